@@ -1,0 +1,80 @@
+"""The tensor runtime: one process-wide model, run a whole step per call without the GIL.
+
+Bad files and bad plans raise ValueError with a one-line reason; nothing here trusts a size, an offset or an index.
+Weights stay where the files are mapped; biases and norm weights are converted to float32 when the runtime is built.
+"""
+
+from collections.abc import Sequence
+
+__version__: str
+
+def isas() -> list[str]:
+    """The code paths this CPU can run, best last: "scalar", "avx2", "avx512"."""
+
+def build_info() -> str:
+    """Compiler, build type and code paths, in one line."""
+
+def dequantize(dtype: str, data: bytes, count: int) -> bytes:
+    """`count` values of storage type `dtype` as float32 bytes. For tests and tools."""
+
+class Sampler:
+    """Picks a token from logits. temperature 0 takes the highest logit, the lowest id among equals."""
+    def __init__(self, temperature: float, top_p: float, top_k: int, min_p: float, seed: int) -> None: ...
+    def pick(self, logits: object, step: int) -> int:
+        """A token of a float32 buffer of logits; `step` counts a request's tokens: (seed, step) fixes the choice."""
+
+class Builder:
+    """Takes a plan node by node, checks it, and compiles it. Indices are counted in the order of the calls."""
+    def __init__(self, vocab: int) -> None: ...
+    def file(self, path: str) -> int:
+        """Map a file read-only."""
+    def weight(self, name: str, dtype: str, rows: int, cols: int, file: int, offset: int) -> int:
+        """A tensor [rows, cols] (a vector has rows 1) at a byte offset of a mapped file. Bounds are checked."""
+    def value(self, width: int) -> int: ...
+    def bank(self, width: int, inner: int, gate: Sequence[int], up: Sequence[int], down: Sequence[int]) -> int: ...
+    def kv(self, k_width: int, v_width: int) -> int:
+        """Declare a state; returns its index."""
+    def node(
+        self,
+        op: str,
+        inputs: Sequence[int],
+        out: int,
+        weights: Sequence[int],
+        bank: int,
+        state: int,
+        ints: dict[str, int],
+        floats: dict[str, float],
+        inv_freq: Sequence[float],
+    ) -> None: ...
+    def build(self, logits: int, max_rows: int, slots: int, context: int, threads: int, isa: str) -> Runtime:
+        """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards."""
+
+class Runtime:
+    """A compiled model with its slots. Not for concurrent use; `step` releases the GIL."""
+    def step(
+        self,
+        tokens: Sequence[int],
+        slots: Sequence[int],
+        positions: Sequence[int],
+        wanted: Sequence[int],
+        samplers: Sequence[Sampler | None],
+        steps: Sequence[int],
+    ) -> list[int]:
+        """Run one row per token and return one token per wanted row.
+
+        `wanted` are row indices; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the result
+        is -1). A slot's rows must stand in order at consecutive positions; position p overwrites what the slot held from
+        p on. At most max_rows rows.
+        """
+    def logits(self, index: int) -> bytes:
+        """The float32 logits of wanted[index] of the last step."""
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` positions of all states from one slot to another."""
+    def resident_bytes(self) -> int:
+        """Bytes of activations and states allocated, weights excluded."""
+    @property
+    def max_rows(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def isa(self) -> str: ...

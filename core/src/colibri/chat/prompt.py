@@ -1,0 +1,55 @@
+"""A rendered prompt: pieces, not a string, so that user text can never spell a control token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+
+class Text(Struct, frozen=True):
+    """Ordinary text: encoded without control tokens, whatever it spells."""
+
+    text: str
+
+
+class Special(Struct, frozen=True):
+    """One control token, by its exact spelling in the tokenizer."""
+
+    token: str
+
+
+class Media(Struct, frozen=True):
+    """Encoded media: `ref` is the index of the media part in the conversation, in order of appearance."""
+
+    ref: int
+
+
+Piece = Text | Special | Media
+
+
+class Prompt(Struct, frozen=True):
+    """The pieces of a prompt in order; neighbouring `Text` pieces are one run of text."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def text(self) -> str:
+        """All pieces joined, as the official template would print them. For tests, logs and start states."""
+        return "".join(p.text if isinstance(p, Text) else p.token if isinstance(p, Special) else "" for p in self.pieces)
+
+
+def prompt(pieces: Iterable[Piece | str]) -> Prompt:
+    """A Prompt of `pieces`: strings become `Text`, neighbouring text is merged, empty text is dropped."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            piece = Text(piece)
+        if isinstance(piece, Text):
+            if not piece.text:
+                continue
+            if merged and isinstance(merged[-1], Text):
+                merged[-1] = Text(merged[-1].text + piece.text)
+                continue
+        merged.append(piece)
+    return Prompt(tuple(merged))

@@ -1,0 +1,105 @@
+"""The frames between gateway and engine: length-prefixed MessagePack, token ids only, never text.
+
+A frame is a 4-byte little-endian length and one MessagePack map tagged by `t`. A reader ignores frames of kinds it does
+not know, so either side may learn new ones first.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..family import Sampling
+
+#: Longest frame either side accepts, in bytes.
+MAX_FRAME = 64 << 20
+
+
+class Submit(Struct, frozen=True, tag_field="t", tag="submit"):
+    """Generate after `ids`. `max_tokens` is a ceiling; the engine clamps it to the room the context leaves.
+
+    Generation ends at a token of `stop_ids` (the token itself is not sent). `slot` None lets the engine choose.
+    """
+
+    id: int
+    ids: list[int]
+    max_tokens: int
+    sampling: Sampling
+    stop_ids: list[int] = []
+    slot: int | None = None
+
+
+class Stop(Struct, frozen=True, tag_field="t", tag="stop"):
+    """End request `id` now as finished: the gateway has seen a stop text."""
+
+    id: int
+
+
+class Cancel(Struct, frozen=True, tag_field="t", tag="cancel"):
+    """Nobody reads request `id` any more."""
+
+    id: int
+
+
+class Shutdown(Struct, frozen=True, tag_field="t", tag="shutdown"):
+    """End the worker."""
+
+
+class Progress(Struct, frozen=True, tag_field="t", tag="progress"):
+    """Loading: `stage` in words, `fraction` from 0 to 1."""
+
+    stage: str
+    fraction: float
+
+
+class Ready(Struct, frozen=True, tag_field="t", tag="ready"):
+    """The model can answer: context length in tokens, slots, vocabulary size, and a one-line description of the runtime."""
+
+    context: int
+    slots: int
+    vocab: int
+    runtime: str
+
+
+class Accept(Struct, frozen=True, tag_field="t", tag="accept"):
+    """Request `id` has a slot and fits; `cached` of its prompt tokens need no computation."""
+
+    id: int
+    slot: int
+    prompt: int
+    cached: int
+    max_tokens: int
+
+
+class Tokens(Struct, frozen=True, tag_field="t", tag="tokens"):
+    """New tokens of request `id`, in order."""
+
+    id: int
+    ids: list[int]
+
+
+class Done(Struct, frozen=True, tag_field="t", tag="done"):
+    """Request `id` ended: at a stop (id or Stop frame), at its length, or cancelled. Times are in seconds."""
+
+    id: int
+    finish: Literal["stop", "length", "cancelled"]
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+class Error(Struct, frozen=True, tag_field="t", tag="error"):
+    """Request `id` failed, or, with id None, the engine did (loading included)."""
+
+    id: int | None
+    code: str
+    message: str
+    status: int = 500
+    param: str | None = None
+
+
+ToEngine = Submit | Stop | Cancel | Shutdown
+FromEngine = Progress | Ready | Accept | Tokens | Done | Error
+
+encoder = msgspec.msgpack.Encoder()
