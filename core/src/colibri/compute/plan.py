@@ -20,7 +20,7 @@ row belongs to and at which position it stands is the step's business, not the p
                                                         softmax attention over the slot; window 0 is unlimited
     route(scores) top_k, score, normalise, factor       expert choice per row: `score` is "softmax" over all experts; ties go
                                                         to the lower index; value [rows, 2*top_k]: indices, then weights
-    experts(x, routes; ) bank                           sum over the chosen experts e of weight_e * down_e(silu(gate_e x) * up_e x)
+    experts(x, routes; ) bank                           sum over the chosen e of weight_e * down_e(silu(gate_e x) * up_e x)
 
 Weights, banks and states are referred to by their index in the plan.
 """

@@ -1,0 +1,66 @@
+// The kernels: every inner loop of the runtime, one table of functions per code path (scalar, AVX2, AVX-512).
+//
+// Order of arithmetic is part of the contract. For every weight type, one output value is computed from one weight row
+// and one activation row in one fixed order that does not depend on how many rows stand beside it, so GEMV and GEMM
+// give the same bits; and all code paths use the same order, so they give the same bits as each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace colibri {
+
+// Storage types of weights. Names and block sizes are those of compute/checkpoint.py.
+enum class DType : uint8_t { F32, BF16, F16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K };
+
+// What activations are turned into before they meet a weight type: left alone, int8 in blocks of 32 with a scale
+// (block types of 32), or int8 in blocks of 256 with a scale and sums of 16 (K types).
+enum class ActType : uint8_t { F32, Q8, Q8K };
+
+struct TypeInfo {
+    DType type;
+    const char* name;
+    int block;  // values per block
+    int bytes;  // bytes per block
+    ActType act;
+};
+
+const TypeInfo& type_info(DType);
+bool parse_dtype(std::string_view name, DType& out);
+
+// Bytes of one row of `k` values in storage type `t` / as activations of type `a`. Activation rows need 64-byte alignment.
+size_t row_bytes(DType t, int64_t k);
+size_t act_bytes(ActType a, int64_t k);
+
+enum class Isa : uint8_t { Scalar, Avx2, Avx512 };
+
+struct Kernels {
+    Isa isa;
+    const char* name;
+
+    // Turns `k` floats into one activation row. k is a multiple of the block for Q8 (32) and Q8K (256).
+    void (*quantize)(ActType, const float* x, int64_t k, void* out);
+    // `k` values of one weight row as floats.
+    void (*dequantize)(DType, const void* w, int64_t k, float* out);
+    // y[i * y_stride + n] = dot(weight row n, activation row i) for n in [n0, n1), i in [0, m).
+    // `w` is row 0 of the weight; `acts` are m rows, act_stride bytes apart, of the weight type's ActType.
+    // y is written at columns n0..n1 only, so that threads share an output by columns.
+    void (*matmul)(DType, const void* w, int64_t k, int64_t n0, int64_t n1, const void* acts, size_t act_stride, int64_t m,
+                   float* y, int64_t y_stride);
+
+    // Vector primitives. Each has one fixed order of summation.
+    float (*dot)(const float* a, const float* b, int64_t n);
+    void (*axpy)(float alpha, const float* x, float* y, int64_t n);                             // y += alpha * x
+    void (*rms_norm)(const float* x, const float* w, int64_t n, float eps, float* y);           // w * x / sqrt(mean(x^2)+eps)
+    void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);                    // silu(gate) * up
+    void (*softmax)(float* x, int64_t n);                                                       // in place
+};
+
+// The code paths this CPU can run, worst first; always holds Scalar.
+std::vector<Isa> available_isas();
+const Kernels& kernels(Isa);
+const char* isa_name(Isa);
+
+}  // namespace colibri
