@@ -1,0 +1,434 @@
+"""Finding plugins, and what they bring. A plugin that cannot be used becomes a row with its reason, not a crash."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace as with_fields
+from pluggy import PluginManager, PluginValidationError
+
+from . import __version__, hookspecs
+from .errors import ColibriError, PluginError, SettingError
+from .family import FAMILY_API, Family, Variant
+from .settings import Settings, nearest
+
+if TYPE_CHECKING:
+    from .cli.commands import Commands
+    from .compute.checkpoint import Checkpoint
+    from .hookspecs import RequestRecord, Server
+
+GROUP = "colibri"
+_SUPPORTED_APIS = (FAMILY_API,)
+_PARTS = ("variants", "variant_for", "tokenizer", "sampling", "render", "output", "stops", "graph")
+
+log = logging.getLogger("colibri.plugins")
+
+
+class PluginRow(Struct, frozen=True):
+    """One plugin as `colibri families` shows it. `error` says why it is not in use.
+
+    `distribution` and `version` are None for a plugin given as a file.
+    """
+
+    name: str
+    distribution: str | None = None
+    version: str | None = None
+    families: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in words: `colibri-x 1.0`, or the file's path."""
+        return f"{self.distribution} {self.version}" if self.distribution else self.name
+
+
+class FamilyRow(Struct, frozen=True):
+    """One usable family: who registered it (`origin`, as of its plugin) and what it serves."""
+
+    name: str
+    origin: PluginRow
+    variants: tuple[Variant, ...]
+    family: Family
+
+
+class _Offer(Struct, frozen=True):
+    """What one call of `register` brought."""
+
+    family: Any
+    replaces: str | None
+
+
+class _Loaded(Struct):
+    """A plugin whose module could be loaded, before it is known whether it gets along with the others."""
+
+    row: PluginRow
+    plugin: object
+    offers: list[_Offer]
+
+
+class _Overlay:
+    """A family of which some parts are replaced: looks at the replacement first, then at the family below."""
+
+    def __init__(self, parts: object, base: Family) -> None:
+        self._parts, self._base = parts, base
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parts if hasattr(self._parts, name) else self._base, name)
+
+
+class Plugins:
+    """The plugins in use. Made by `load_plugins`; the methods below are how the rest of core calls them."""
+
+    def __init__(self, loaded: Iterable[_Loaded] = (), broken: Iterable[PluginRow] = ()) -> None:
+        self._manager = _manager()
+        self._rows = list(broken)
+        self._families: dict[str, FamilyRow] = {}
+        self._settle(list(loaded))
+
+    @classmethod
+    def of(cls, *families: object) -> Plugins:
+        """Plugins that bring just these families. For tests and tools."""
+        offers = [_Offer(_checked(family), None) for family in families]
+        return cls([_Loaded(PluginRow("given"), object(), offers)] if offers else ())
+
+    # What is there.
+
+    def rows(self) -> Sequence[PluginRow]:
+        """All plugins found, broken ones included, by name."""
+        return tuple(sorted(self._rows, key=lambda row: (row.name, row.distribution or "")))
+
+    def broken(self) -> Sequence[PluginRow]:
+        """The plugins that are not in use, each with its reason."""
+        return tuple(row for row in self.rows() if row.error is not None)
+
+    def families(self) -> Sequence[FamilyRow]:
+        """The usable families, by name."""
+        return tuple(self._families[name] for name in sorted(self._families))
+
+    def family(self, name: str) -> Family:
+        """A family by its name. Raises PluginError."""
+        if name not in self._families:
+            raise PluginError(f"no family {name!r} is installed. {self._inventory()}")
+        return self._families[name].family
+
+    def variant(self, name: str) -> tuple[Family, Variant]:
+        """The variant users write as `name`, with its family. Raises PluginError."""
+        found = [(row, variant) for row in self.families() for variant in row.variants if variant.name == name]
+        if len(found) > 1:
+            owners = " and ".join(f"{row.name} ({row.origin.origin})" for row, _ in found)
+            raise PluginError(f"variant {name!r} is claimed by {owners}; disable one of them with COLI_DISABLE_PLUGINS")
+        if not found:
+            names = [variant.name for row in self.families() for variant in row.variants]
+            raise PluginError(f"no variant {name!r} is installed{nearest(name, names)}. {self._inventory()}")
+        row, variant = found[0]
+        return row.family, variant
+
+    def family_for(self, checkpoint: Checkpoint) -> tuple[Family, Variant]:
+        """The family that serves a checkpoint, and the variant it is. Raises PluginError, or CheckpointError when the
+        family knows the checkpoint as its own and finds it faulty."""
+        for plugin, name in self._answers("select_family", checkpoint=checkpoint):
+            if name is None:
+                continue
+            variant = self.family(name).variant_for(checkpoint)
+            if variant is None:
+                raise PluginError(f"plugin {plugin!r} selects family {name!r} for {checkpoint.path}, which declines it")
+            return self.family(name), variant
+        found: list[tuple[FamilyRow, Variant]] = []
+        failed: list[ColibriError] = []
+        for row in self.families():
+            try:
+                variant = row.family.variant_for(checkpoint)
+            except ColibriError as error:
+                failed.append(error)
+            except Exception as error:
+                log.debug("variant_for of family %s failed", row.name, exc_info=True)
+                failed.append(
+                    PluginError(f"family {row.name} ({row.origin.origin}) failed on {checkpoint.path}: {_reason(error)}")
+                )
+            else:
+                if variant is not None:
+                    found.append((row, variant))
+        if len(found) > 1:
+            owners = " and ".join(f"{row.name} ({row.origin.origin})" for row, _ in found)
+            raise PluginError(f"{checkpoint.path} is claimed by {owners}; disable one of them with COLI_DISABLE_PLUGINS")
+        if found:
+            return found[0][0].family, found[0][1]
+        if failed:
+            raise failed[0]
+        kind = f"model type {checkpoint.model_type!r}" if checkpoint.model_type else "this model (it names no model type)"
+        raise PluginError(
+            f"{checkpoint.path}: no installed plugin serves {kind}. {self._inventory()} "
+            "Install the plugin for it: they are packages named colibri-<family>."
+        )
+
+    # Hooks, one method each.
+
+    def add_commands(self, commands: Commands) -> None:
+        """Let plugins add sub-commands. One that fails is logged and left out."""
+        for _ in self._answers("add_commands", commands=commands):
+            pass
+
+    async def server_started(self, server: Server) -> None:
+        """Tell plugins that the server listens. Raises PluginError if one cannot go on."""
+        for impl in self._manager.hook.server_started.get_hookimpls():
+            try:
+                await _settled(_call(impl, server=server))
+            except Exception as error:
+                raise PluginError(f"plugin {impl.plugin_name!r} failed in server_started: {_reason(error)}") from error
+
+    async def server_stopping(self, server: Server) -> None:
+        """Tell plugins that the server is about to go."""
+        for impl in self._manager.hook.server_stopping.get_hookimpls():
+            try:
+                await _settled(_call(impl, server=server))
+            except Exception:
+                log.exception("plugin %r failed in server_stopping", impl.plugin_name)
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """Show plugins a finished generation."""
+        for _ in self._answers("request_finished", record=record):
+            pass
+
+    def _answers(self, hook: str, **arguments: object) -> Iterator[tuple[str, Any]]:
+        """Each implementation's plugin name and result, in pluggy's order; one that raises is logged and skipped."""
+        for impl in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
+            try:
+                answer = _call(impl, **arguments)
+            except Exception:
+                log.exception("plugin %r failed in %s", impl.plugin_name, hook)
+            else:
+                yield impl.plugin_name, answer
+
+    # Putting them together.
+
+    def _settle(self, loaded: list[_Loaded]) -> None:
+        """Take over what gets along; plugins in each other's way are all left out, so that order never decides."""
+        claims: dict[tuple[str, bool], list[_Loaded]] = {}
+        for item in loaded:
+            for offer in item.offers:
+                claims.setdefault((offer.replaces or offer.family.name, offer.replaces is not None), []).append(item)
+        for (name, replacing), claimants in claims.items():
+            if len(claimants) > 1:
+                owners = " and ".join(item.row.origin for item in claimants)
+                deed = "replaced" if replacing else "registered"
+                _refuse(claimants, f"family {name!r} is {deed} by both {owners}; disable one with COLI_DISABLE_PLUGINS")
+        for item in loaded:
+            for offer in item.offers:
+                if offer.replaces is not None and not any(
+                    _usable(other) for other in claims.get((offer.replaces, False), ())
+                ):
+                    _refuse([item], f"replaces family {offer.replaces!r}, which no usable plugin registers")
+        for replacing in (False, True):
+            for item in filter(_usable, loaded):
+                for offer in item.offers:
+                    if (offer.replaces is not None) == replacing:
+                        self._adopt(item, offer)
+        for item in loaded:
+            if _usable(item):
+                self._manager.register(item.plugin, name=item.row.name)
+            self._rows.append(item.row)
+
+    def _adopt(self, item: _Loaded, offer: _Offer) -> None:
+        family: Family = offer.family
+        if offer.replaces is not None:
+            base = self._families.pop(offer.replaces, None)
+            if base is None:
+                return
+            family = cast("Family", _Overlay(offer.family, base.family))
+        item.row = with_fields(item.row, families=(*item.row.families, family.name))
+        self._families[family.name] = FamilyRow(family.name, item.row, tuple(family.variants()), family)
+
+    def _inventory(self) -> str:
+        """What is installed, and what is broken and why, in a sentence each."""
+        installed = ", ".join(f"{row.name} ({row.origin.origin})" for row in self.families())
+        broken = "".join(
+            f" Plugin {row.name!r} ({row.origin}) is installed but broken: {row.error}." for row in self.broken()
+        )
+        return f"Installed: {installed or 'no family plugin at all'}.{broken}"
+
+
+def load_plugins(settings: Settings | None = None) -> Plugins:
+    """All plugins that `settings` allows: those of installed distributions, then the files of `--plugin`."""
+    settings = settings or Settings()
+    loaded: list[_Loaded] = []
+    broken: list[PluginRow] = []
+    for row, load in [*_installed(settings), *_files(settings.plugin)]:
+        try:
+            if row.error is not None:
+                raise PluginError(row.error)
+            loaded.append(_probed(row, load()))
+        except (Exception, SystemExit) as error:
+            log.debug("plugin %s cannot be used", row.name, exc_info=True)
+            broken.append(with_fields(row, error=_reason(error)))
+    return Plugins(loaded, broken)
+
+
+Candidate = tuple[PluginRow, Callable[[], object]]
+
+
+def _installed(settings: Settings) -> list[Candidate]:
+    """The entry points of group `colibri`, checked for what can be known without importing them."""
+    wanted, unwanted = settings.plugins, settings.disable_plugins
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for entry in metadata.entry_points(group=GROUP):
+        names = {entry.name, entry.dist.name if entry.dist else ""}
+        if (wanted is None or names & set(wanted)) and not names & set(unwanted):
+            found.setdefault(entry.name, []).append(entry)
+    for name in wanted or ():
+        if not any(name in (entry.name, entry.dist and entry.dist.name) for entries in found.values() for entry in entries):
+            if name in unwanted:
+                continue
+            raise SettingError(f"plugins: no plugin {name!r} is installed (variable COLI_PLUGINS, flag --plugins)")
+    candidates: list[Candidate] = []
+    for name, entries in sorted(found.items()):
+        owners = " and ".join(sorted(entry.dist.name for entry in entries if entry.dist))
+        clash = f"its name is used by both {owners}; uninstall one of them" if len(entries) > 1 else None
+        for entry in entries:
+            dist = entry.dist
+            error = clash or (_unsuited(dist.requires or []) if dist else None)
+            row = PluginRow(name, dist.name if dist else None, dist.version if dist else None, error=error)
+            candidates.append((row, entry.load))
+    return candidates
+
+
+def _files(paths: Iterable[str]) -> list[Candidate]:
+    return [(PluginRow(path), partial(_module_of, Path(path))) for path in paths]
+
+
+def _module_of(path: Path) -> ModuleType:
+    """The module in a file, under a name that cannot meet an installed one."""
+    if not path.is_file():
+        raise PluginError("no such file")
+    name = "colibri_plugin_file_" + re.sub(r"\W", "_", path.stem)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError("not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _probed(row: PluginRow, plugin: object) -> _Loaded:
+    """Try a plugin on a manager of its own, so that a bad one leaves no trace. Raises with the reason."""
+    manager = _manager()
+    known = {name for name in vars(hookspecs) if getattr(vars(hookspecs)[name], "colibri_spec", None)}
+    try:
+        manager.register(plugin, name=row.name)
+        manager.check_pending()
+    except PluginValidationError as error:
+        for caller in manager.get_hookcallers(plugin) or ():
+            if caller.name not in known:
+                raise PluginError(f"unknown hook {caller.name!r}{nearest(caller.name, known)}") from None
+        raise PluginError(" ".join(str(error).split("\n", 2)[1:]) or str(error)) from None
+    offers: list[_Offer] = []
+
+    def register(family: object, *, replace: str | None = None) -> None:
+        offers.append(_Offer(_checked(family, parts=replace is not None), replace))
+
+    manager.hook.register_families(register=register)
+    return _Loaded(row, plugin, offers)
+
+
+def _checked(family: object, *, parts: bool = False) -> object:
+    """`family`, if it has what the contract asks for. Raises PluginError."""
+    what = f"family {getattr(family, 'name', type(family).__name__)!r}"
+    api = getattr(family, "api", None)
+    if api not in _SUPPORTED_APIS:
+        supported = ", ".join(map(str, _SUPPORTED_APIS))
+        raise PluginError(f"{what} is written for family API {api}; colibri {__version__} supports {supported}")
+    if parts:
+        return family
+    if not isinstance(getattr(family, "name", None), str):
+        raise PluginError(f"{what} has no name")
+    missing = [part for part in _PARTS if not callable(getattr(family, part, None))]
+    if missing:
+        raise PluginError(f"{what} lacks {', '.join(missing)}")
+    return family
+
+
+def _unsuited(requirements: Iterable[str]) -> str | None:
+    """Why a distribution with these Requires-Dist lines cannot be used with this core, or None."""
+    for line in requirements:
+        requirement, _, marker = line.partition(";")
+        match = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^()]*)\)?\s*$", requirement)
+        if match is None or match[1].lower() != GROUP or "extra" in marker:
+            continue
+        for part in filter(None, (part.strip() for part in match[2].split(","))):
+            if not _satisfies(__version__, part):
+                return f"it needs colibri {match[2].strip()}, and this is colibri {__version__}"
+    return None
+
+
+def _satisfies(version: str, clause: str) -> bool:
+    """Whether a version meets one clause such as `>=1.0`, by release numbers; unreadable clauses are pip's affair."""
+    match = re.match(r"(~=|===?|!=|<=|>=|<|>)\s*([0-9][0-9.]*)(\.\*)?", clause)
+    if match is None:
+        return True
+    ours, theirs = _release(version), _release(match[2])
+    size = max(len(ours), len(theirs))
+    a, b = ours + (0,) * (size - len(ours)), theirs + (0,) * (size - len(theirs))
+    same = ours[: len(theirs)] == theirs if match[3] else a == b
+    return {
+        "==": same,
+        "===": same,
+        "!=": not same,
+        "<=": a <= b,
+        ">=": a >= b,
+        "<": a < b,
+        ">": a > b,
+        "~=": a >= b and a[: len(theirs) - 1] == theirs[:-1],
+    }[match[1]]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else (0,)
+
+
+def _manager() -> PluginManager:
+    manager = PluginManager("colibri")
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def _call(impl: Any, **arguments: object) -> Any:
+    """Call one implementation with the arguments it wants."""
+    return impl.function(*(arguments[name] for name in impl.argnames))
+
+
+async def _settled(answer: Any) -> None:
+    if inspect.isawaitable(answer):
+        await answer
+
+
+def _usable(item: _Loaded) -> bool:
+    return item.row.error is None
+
+
+def _refuse(items: Iterable[_Loaded], error: str) -> None:
+    for item in items:
+        item.row = with_fields(item.row, error=error)
+
+
+def _reason(error: BaseException) -> str:
+    """An exception in one line."""
+    text = str(error).strip().splitlines()
+    if isinstance(error, PluginError):
+        return text[0] if text else "no reason given"
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
