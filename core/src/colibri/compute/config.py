@@ -1,0 +1,135 @@
+"""Reading a model's configuration: every value is checked as it is read, and every error names the file and the key."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import CheckpointError
+from .checkpoint import Checkpoint
+
+
+class Config:
+    """The keys of config.json, or of a GGUF file's metadata below its architecture's name. A null counts as absent."""
+
+    def __init__(self, values: Mapping[str, Any], file: Path, prefix: str = "") -> None:
+        self.values, self.file, self.prefix = values, file, prefix
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Config:
+        """The configuration of a checkpoint of either format."""
+        if checkpoint.format == "gguf":
+            return cls(checkpoint.metadata, checkpoint.path, f"{checkpoint.model_type}.")
+        return cls(checkpoint.config, checkpoint.path / "config.json")
+
+    def error(self, key: str, reason: str) -> CheckpointError:
+        """An error about one key."""
+        return CheckpointError(f"{self.prefix}{key} {reason}", file=self.file)
+
+    def get(self, key: str) -> Any:
+        """The raw value, or None."""
+        return self.values.get(self.prefix + key)
+
+    def size(self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 31) -> int:
+        """A whole number from `least` to `most`; required without a default."""
+        value = self._required(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.error(key, f"must be a whole number from {least} to {most}, not {_short(value)}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A positive finite number; required without a default."""
+        value = self._required(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30 or not math.isfinite(value):
+            raise self.error(key, f"must be a positive number, not {_short(value)}")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """true or false."""
+        value = self._required(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, f"must be true or false, not {_short(value)}")
+        return value
+
+    def word(self, key: str, default: str | None = None) -> str:
+        """A string; required without a default."""
+        value = self._required(key, default)
+        if not isinstance(value, str):
+            raise self.error(key, f"must be a string, not {_short(value)}")
+        return value
+
+    def split(self, key: str, whole: int, parts: int) -> int:
+        """whole / parts, where `key` gave the parts: they must divide it."""
+        if whole % parts:
+            raise self.error(key, f"is {parts}, which does not divide {whole}")
+        return whole // parts
+
+    def part(self, key: str) -> Config | None:
+        """An object inside the configuration, with keys named `key.x` in errors; None if absent."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self.error(key, f"must be an object, not {_short(value)}")
+        prefix = f"{self.prefix}{key}."
+        return Config({prefix + name: item for name, item in value.items()}, self.file, prefix)
+
+    def check_plain(self) -> None:
+        """Refuse, by name, a repository whose weights are stored in a quantised format of its own."""
+        quantised = self.part("quantization_config")
+        if quantised is not None:
+            method = quantised.word("quant_method", "unknown")
+            raise self.error("quantization_config", f"says {_short(method)}: weights stored that way cannot be read")
+
+    def _required(self, key: str, default: Any) -> Any:
+        value = self.get(key)
+        if value is not None:
+            return value
+        if default is None:
+            raise self.error(key, "is missing")
+        return default
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_json(data: bytes, file: Path, *, strict: bool = False) -> dict[str, Any]:
+    """A JSON object from an untrusted file. `strict` also refuses repeated keys and NaN.
+
+    Raises CheckpointError for anything that is not one JSON object in UTF-8.
+    """
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_distinct if strict else None,
+            parse_constant=_no_constant if strict else None,
+        )
+    except UnicodeDecodeError:
+        raise CheckpointError("is not JSON: not UTF-8 text", file=file) from None
+    except RecursionError:
+        raise CheckpointError("is not usable JSON: nested too deeply", file=file) from None
+    except ValueError as error:
+        raise CheckpointError(f"is not valid JSON: {error}", file=file) from None
+    if not isinstance(value, dict):
+        raise CheckpointError("must hold a JSON object", file=file)
+    return value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"{_short(key)} appears twice")
+            seen.add(key)
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not a JSON number")

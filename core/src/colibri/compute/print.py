@@ -1,0 +1,42 @@
+"""A plan as text: one line an operation, for plugin authors to read and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from .checkpoint import Tensor
+from .plan import Node, Plan
+
+
+def plan_lines(plan: Plan, tensors: Mapping[str, Tensor]) -> Iterator[str]:
+    """The plan line by line: `%7 [896] = linear %6  name [896, 896] q4_k`."""
+    yield f"plan {plan.hash()}: vocabulary {plan.vocab}, context {plan.context}, {len(plan.nodes)} operations"
+    first = 0
+    for index, state in enumerate(plan.states, 1):
+        if index == len(plan.states) or plan.states[index] != state:
+            yield f"states {first} to {index - 1}: {state.kind}, {state.k_width} + {state.v_width} values a position each"
+            first = index
+    for node in plan.nodes:
+        yield _line(plan, tensors, node)
+    yield f"logits %{plan.logits}"
+
+
+def _line(plan: Plan, tensors: Mapping[str, Tensor], node: Node) -> str:
+    parts = [f"%{node.out} [{plan.widths[node.out]}] = {node.op}", *(f"%{value}" for value in node.inputs)]
+    for index in node.weights:
+        weight = plan.weights[index]
+        parts.append(f" {weight.name} {list(weight.shape)} {tensors[weight.name].dtype}")
+    if node.bank >= 0:
+        bank = plan.banks[node.bank]
+        types = sorted({tensors[plan.weights[i].name].dtype for kind in (bank.gate, bank.up, bank.down) for i in kind})
+        parts.append(f" {bank.name} {len(bank.gate)} x [{bank.inner}, {bank.width}] {'/'.join(types)}")
+    if node.state >= 0:
+        parts.append(f" state={node.state}")
+    parts.extend(f" {name}={_short(value)}" for name, value in node.attrs.items() if value or name != "group")
+    return " ".join(parts)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"({len(value)}: {value[0]:.6g}..{value[-1]:.6g})" if value else "()"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
