@@ -13,6 +13,7 @@ from pluggy import HookspecMarker
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from .api.app import App
     from .cli.commands import Commands
     from .compute.checkpoint import Checkpoint
     from .serve.request import Service
@@ -80,6 +81,11 @@ def select_family(checkpoint: Checkpoint) -> str | None:
 @hookspec
 def add_commands(commands: Commands) -> None:
     """Add sub-commands to the command line; the names of core's own are taken."""
+
+
+@hookspec
+def routes(app: App) -> None:
+    """Add routes under /x/<plugin>/ with `app.route`; others are refused."""
 
 
 @hookspec

@@ -24,6 +24,7 @@ from .family import FAMILY_API, Family, Variant
 from .settings import Settings, nearest
 
 if TYPE_CHECKING:
+    from .api.app import App
     from .cli.commands import Commands
     from .compute.checkpoint import Checkpoint
     from .hookspecs import RequestRecord, Server
@@ -178,6 +179,20 @@ class Plugins:
         """Let plugins add sub-commands. One that fails is logged and left out."""
         for _ in self._answers("add_commands", commands=commands):
             pass
+
+    def routes(self, app: App) -> None:
+        """Let plugins add routes under /x/<plugin>/. Those of a plugin that fails or strays are left out."""
+        for impl in self._manager.hook.routes.get_hookimpls():
+            before = len(app.routes)
+            home = f"/x/{impl.plugin_name}/"
+            try:
+                _call(impl, app=app)
+                strays = [route.path for route in app.routes[before:] if not route.path.startswith(home)]
+                if strays:
+                    raise PluginError(f"route {strays[0]} is outside {home}")
+            except Exception as error:
+                del app.routes[before:]
+                log.error("plugin %r failed in routes: %s", impl.plugin_name, _reason(error))
 
     async def server_started(self, server: Server) -> None:
         """Tell plugins that the server listens. Raises PluginError if one cannot go on."""

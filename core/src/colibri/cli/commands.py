@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import PluginError
-from ..settings import nearest
+from ..settings import Settings, load_settings, nearest
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from ..plugins import Plugins
+
+#: Exit status of an interrupted command, as shells give it.
+INTERRUPTED = 130
 
 #: What a command does with its parsed arguments; the result is the exit status.
 Run = Callable[[argparse.Namespace], int]
@@ -44,3 +51,21 @@ class Commands:
     def unknown(self, name: str) -> str:
         """What to tell a user who asked for a command that isn't there."""
         return f"no command {name!r}{nearest(name, self.names)}; see colibri --help"
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings of a command whose parser has their flags; warnings go to stderr."""
+    resolved = load_settings(vars(args), os.environ)
+    for warning in resolved.warnings:
+        print(f"colibri: warning: {warning}", file=sys.stderr)
+    return resolved.settings
+
+
+def plugins_of(settings: Settings) -> Plugins:
+    """The plugins that `settings` allows; broken ones are told on stderr and do not stop the command."""
+    from ..plugins import load_plugins
+
+    plugins = load_plugins(settings)
+    for row in plugins.broken():
+        print(f"colibri: warning: plugin {row.name!r} ({row.origin}) is not in use: {row.error}", file=sys.stderr)
+    return plugins
