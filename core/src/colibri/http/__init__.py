@@ -1,1 +1,1 @@
-
+"""The HTTP server: bytes to requests and answers to bytes."""

@@ -1,0 +1,1 @@
+"""The OpenAI surface: chat completions, completions, models."""
