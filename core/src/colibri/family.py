@@ -54,7 +54,7 @@ class Sampling(Struct, frozen=True):
 
 
 class Variant(Struct, frozen=True):
-    """One row of the support matrix: `name` as users write it (`qwen2.5`), `title` as people say it."""
+    """One row of the support matrix: `name` as users write it (lower case, no blanks), `title` as people say it."""
 
     name: str
     title: str
@@ -76,11 +76,17 @@ class TokenizerSpec(Struct, frozen=True):
     """Where the tokenizer is and which spellings are control tokens.
 
     `file`: a tokenizer.json, or a GGUF file that carries its vocabulary. `specials`: control tokens by spelling;
-    those that the file declares as added tokens need not be repeated.
+    those that the file declares as added tokens need not be repeated, and what is given here wins over the file.
+
+    A GGUF file names the way its text is normalised and split into words only by a label (`tokenizer.ggml.pre`):
+    `splits` gives the pattern for each label the family knows, as a regular expression of the tokenizers library, and
+    `nfc` says that text is brought into Unicode's normal form C first.
     """
 
     file: str
     specials: Mapping[str, int] = {}
+    splits: Mapping[str, str] = {}
+    nfc: bool = False
 
 
 class Family(Protocol):

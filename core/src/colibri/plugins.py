@@ -294,22 +294,19 @@ Candidate = tuple[PluginRow, Callable[[], object]]
 
 def _installed(settings: Settings) -> list[Candidate]:
     """The entry points of group `colibri`, checked for what can be known without importing them."""
-    wanted, unwanted = settings.plugins, settings.disable_plugins
+    entries = [(entry, {entry.name, entry.dist.name if entry.dist else ""}) for entry in metadata.entry_points(group=GROUP)]
+    for name in settings.plugins or ():
+        if not any(name in names for _, names in entries):
+            raise SettingError(f"no plugin {name!r} is installed (flag --only-plugin, variable COLI_PLUGINS)")
     found: dict[str, list[metadata.EntryPoint]] = {}
-    for entry in metadata.entry_points(group=GROUP):
-        names = {entry.name, entry.dist.name if entry.dist else ""}
-        if (wanted is None or names & set(wanted)) and not names & set(unwanted):
+    for entry, names in entries:
+        if (settings.plugins is None or names & set(settings.plugins)) and not names & set(settings.disable_plugins):
             found.setdefault(entry.name, []).append(entry)
-    for name in wanted or ():
-        if not any(name in (entry.name, entry.dist and entry.dist.name) for entries in found.values() for entry in entries):
-            if name in unwanted:
-                continue
-            raise SettingError(f"plugins: no plugin {name!r} is installed (variable COLI_PLUGINS, flag --plugins)")
     candidates: list[Candidate] = []
-    for name, entries in sorted(found.items()):
-        owners = " and ".join(sorted(entry.dist.name for entry in entries if entry.dist))
-        clash = f"its name is used by both {owners}; uninstall one of them" if len(entries) > 1 else None
-        for entry in entries:
+    for name, namesakes in sorted(found.items()):
+        owners = " and ".join(sorted(entry.dist.name for entry in namesakes if entry.dist))
+        clash = f"its name is used by both {owners}; uninstall one of them" if len(namesakes) > 1 else None
+        for entry in namesakes:
             dist = entry.dist
             error = clash or (_unsuited(dist.requires or []) if dist else None)
             row = PluginRow(name, dist.name if dist else None, dist.version if dist else None, error=error)
@@ -367,13 +364,14 @@ def _checked(family: object, *, parts: bool = False) -> object:
     if api not in _SUPPORTED_APIS:
         supported = ", ".join(map(str, _SUPPORTED_APIS))
         raise PluginError(f"{what} is written for family API {api}; colibri {__version__} supports {supported}")
-    if parts:
-        return family
-    if not isinstance(getattr(family, "name", None), str):
-        raise PluginError(f"{what} has no name")
-    missing = [part for part in _PARTS if not callable(getattr(family, part, None))]
-    if missing:
-        raise PluginError(f"{what} lacks {', '.join(missing)}")
+    if not parts:
+        if not isinstance(getattr(family, "name", None), str):
+            raise PluginError(f"{what} has no name")
+        missing = [part for part in _PARTS if not callable(getattr(family, part, None))]
+        if missing:
+            raise PluginError(f"{what} lacks {', '.join(missing)}")
+    if hasattr(family, "variants") and not all(isinstance(variant, Variant) for variant in family.variants()):
+        raise PluginError(f"{what} has variants that are no colibri.family.Variant")
     return family
 
 
@@ -392,7 +390,7 @@ def _unsuited(requirements: Iterable[str]) -> str | None:
 
 def _satisfies(version: str, clause: str) -> bool:
     """Whether a version meets one clause such as `>=1.0`, by release numbers; unreadable clauses are pip's affair."""
-    match = re.match(r"(~=|===?|!=|<=|>=|<|>)\s*([0-9][0-9.]*)(\.\*)?", clause)
+    match = re.match(r"(~=|===?|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?", clause)
     if match is None:
         return True
     ours, theirs = _release(version), _release(match[2])

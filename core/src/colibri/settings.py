@@ -22,28 +22,48 @@ FILE = "colibri.toml"
 OTHER_VARIABLES = ("COLI_CONFIG", "COLI_DEBUG")
 
 
-def _about(text: str, *, metavar: str | None = None, secret: bool = False, words: str | None = None, **limits: Any) -> Meta:
-    """What help says about a setting, and its limits; `words` names the values allowed where the limits don't."""
-    return Meta(description=text, extra={"metavar": metavar, "secret": secret, "words": words}, **limits)
+def _about(
+    text: str,
+    *,
+    flag: str | None = None,
+    metavar: str | None = None,
+    secret: bool = False,
+    words: str | None = None,
+    **limits: Any,
+) -> Meta:
+    """What help says about a setting, and its limits.
+
+    `flag` is its flag where that is not the field's name, `words` the values allowed where the limits don't tell.
+    """
+    return Meta(description=text, extra={"flag": flag, "metavar": metavar, "secret": secret, "words": words}, **limits)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """All settings, resolved. Field `x_y` is flag `--x-y`, variable `COLI_X_Y` and key `x_y` of colibri.toml."""
+    """All settings, resolved. Field `x_y` is flag `--x-y`, variable `COLI_X_Y` and key `x_y` of colibri.toml.
+
+    The flag of a list takes one item and may be repeated; its variable separates them by commas.
+    """
 
     model: Annotated[str | None, _about("the model: a folder with safetensors files, or a GGUF file", metavar="PATH")] = None
     model_id: Annotated[str | None, _about("the model's name for clients (default: from the path)", metavar="NAME")] = None
     plugin: Annotated[tuple[str, ...], _about("load a plugin from a Python file", metavar="FILE")] = ()
-    plugins: Annotated[tuple[str, ...] | None, _about("use only these installed plugins (default: all)", metavar="NAME")] = (
-        None
-    )
-    disable_plugins: Annotated[tuple[str, ...], _about("leave these installed plugins out", metavar="NAME")] = ()
+    plugins: Annotated[
+        tuple[str, ...] | None,
+        _about("use this installed plugin and no others (default: all)", flag="--only-plugin", metavar="NAME"),
+    ] = None
+    disable_plugins: Annotated[
+        tuple[str, ...], _about("leave this installed plugin out", flag="--disable-plugin", metavar="NAME")
+    ] = ()
     host: Annotated[str, _about("address to listen on", metavar="ADDRESS")] = "127.0.0.1"
     port: Annotated[int, _about("port to listen on; 0 picks a free one", ge=0, le=65535)] = 8000
     api_key: Annotated[str | None, _about("key that clients must send", metavar="KEY", secret=True)] = None
     allowed_hosts: Annotated[
-        tuple[str, ...], _about("names clients may call this server by, besides its address", metavar="NAME")
+        tuple[str, ...],
+        _about("a name clients may call this server by, besides its address", flag="--allowed-host", metavar="NAME"),
     ] = ()
-    cors_origins: Annotated[tuple[str, ...], _about("web origins that may call this server", metavar="ORIGIN")] = ()
+    cors_origins: Annotated[
+        tuple[str, ...], _about("a web origin that may call this server", flag="--cors-origin", metavar="ORIGIN")
+    ] = ()
     ctx: Annotated[int, _about("context in tokens; 0: the model's own limit, at most 4096", metavar="TOKENS", ge=0)] = 0
     kv_slots: Annotated[int, _about("how many requests run at once, each with its own cache", ge=1, le=16)] = 1
     max_tokens: Annotated[int, _about("ceiling for one answer, in tokens", metavar="TOKENS", ge=1)] = 16384
@@ -90,6 +110,7 @@ class About(Struct, frozen=True):
     """One setting as seen from outside the Struct: how it is spelled everywhere, and what its values may be."""
 
     name: str
+    flag: str
     hint: Any
     kind: type
     optional: bool
@@ -97,11 +118,6 @@ class About(Struct, frozen=True):
     metavar: str | None
     secret: bool
     words: str
-
-    @property
-    def flag(self) -> str:
-        """Its flag: `--kv-slots`."""
-        return "--" + self.name.replace("_", "-")
 
     @property
     def variable(self) -> str:
@@ -122,6 +138,8 @@ class About(Struct, frozen=True):
         """The setting's value from a flag, variable or key. Raises SettingError naming the source."""
         if isinstance(value, str) and self.kind is not str and self.kind is not tuple:
             value = value.strip()
+            if self.kind is bool:
+                value = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(value.lower(), value)
         try:
             return msgspec.convert(value, self.hint, strict=not isinstance(value, str))
         except msgspec.ValidationError:
@@ -139,7 +157,8 @@ def _abouts() -> dict[str, About]:
         extra = meta.extra
         words = extra["words"] or _words(kind, meta)
         optional = type(None) in options
-        abouts[name] = About(name, hint, kind, optional, meta.description, extra["metavar"], extra["secret"], words)
+        flag = extra["flag"] or "--" + name.replace("_", "-")
+        abouts[name] = About(name, flag, hint, kind, optional, meta.description, extra["metavar"], extra["secret"], words)
     return abouts
 
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
-from ..errors import ColibriError
-from ..settings import load_settings
+from ..errors import ColibriError, SettingError
+from ..settings import load_settings, nearest
 from . import chat, debug, doctor, families, run, serve
 from .commands import INTERRUPTED, Commands
 
@@ -56,7 +56,10 @@ def _dispatch(argv: list[str]) -> int:
         load_plugins(load_settings({}, os.environ).settings).add_commands(commands)
         if wanted is not None and wanted not in commands.names:
             parser.exit(2, f"colibri: {commands.unknown(wanted)}\n")
-    args = parser.parse_args(argv)
+    args, strange = parser.parse_known_args(argv)
+    if strange:
+        flag, known = strange[0].split("=")[0], getattr(args, "flags", ())
+        raise SettingError(f"unexpected {flag!r} on the command line{nearest(flag, known)}")
     if args.version:
         print(_versions())
         return 0

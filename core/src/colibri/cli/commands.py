@@ -40,7 +40,7 @@ class Commands:
             raise PluginError(f"command {name!r} exists already")
         description = f"{help[:1].upper()}{help[1:]}."
         parser = self._parsers.add_parser(name, help=help, description=description, allow_abbrev=False)
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, flags=parser._option_string_actions)
         return parser
 
     @property

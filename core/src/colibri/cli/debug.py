@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
         ("graph", _graph, "the compute plan of a model", _COMPUTE),
     ):
         part = parts.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", allow_abbrev=False)
-        part.set_defaults(run=run)
+        part.set_defaults(run=run, flags=part._option_string_actions)
         if name in ("render", "parse"):
             part.add_argument("--variant", required=True, metavar="NAME", help="a variant, as `colibri families` lists it")
             part.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json or GGUF file, for token ids")

@@ -8,8 +8,8 @@ import contextlib
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, TextIO
 
 from msgspec import Struct
 
@@ -38,8 +38,9 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     settings = with_model(settings_of(args))
-    status: int = run_loop(_until_told(settings, plugins_of(settings)))
-    return status
+    from ..http.loop import run as run_loop
+
+    return run_loop(_until_told(settings, plugins_of(settings)))
 
 
 def with_model(settings: Settings) -> Settings:
@@ -53,27 +54,18 @@ def with_model(settings: Settings) -> Settings:
     )
 
 
-def run_loop(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine on uvloop where it is installed, else on asyncio's own loop."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
-
-
 @contextlib.asynccontextmanager
 async def serving(settings: Settings, plugins: Plugins, on_progress: Callable[[str, float], None]) -> AsyncIterator[Running]:
     """Load the model and listen; on leaving, stop listening, let running answers end, and unload."""
     from ..api.app import build
-    from ..http.server import listen
+    from ..http import server as http
     from ..serve.service import ModelService
 
     service = await ModelService.open(settings, plugins, on_progress)
     try:
-        server = await listen(build(service, settings, plugins), settings.host, settings.port)
+        server = await http.serve(build(service, settings, plugins))
         try:
-            running = Running(server.url, settings, service)
+            running = Running(_url(settings.host, server.port), settings, service)
             await plugins.server_started(running)
             try:
                 yield running
@@ -83,6 +75,12 @@ async def serving(settings: Settings, plugins: Plugins, on_progress: Callable[[s
             await server.close()
     finally:
         await service.close()
+
+
+def _url(host: str, port: int) -> str:
+    """An address a client on this machine can use."""
+    name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    return f"http://[{name}]:{port}" if ":" in name and not name.startswith("[") else f"http://{name}:{port}"
 
 
 async def _until_told(settings: Settings, plugins: Plugins) -> int:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..settings import Settings
 from .client import Client
 from .commands import plugins_of
-from .serve import Progress, run_loop, serving, with_model
+from .serve import Progress, serving, with_model
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +50,8 @@ def connected(args: argparse.Namespace, settings: Settings) -> Iterator[Client]:
 @contextlib.contextmanager
 def _own_server(settings: Settings) -> Iterator[str]:
     """Serve from a thread with a loop of its own, so that the terminal stays free; yields the address."""
+    from ..http.loop import run as run_loop
+
     plugins = plugins_of(settings)
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
     ready: Future[str] = Future()
