@@ -1,0 +1,176 @@
+"""Continuous batching: which rows each step computes, and what becomes of the tokens it picks."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from ..compute.runtime import Row, Runtime
+from ..errors import ColibriError
+from ..family import Sampling
+from .frames import Accept, Done, Error, Submit, Tokens
+from .limits import refusal
+from .slots import Slot, Slots
+
+log = logging.getLogger(__name__)
+
+Emit = Callable[[Accept | Tokens | Done | Error], None]
+
+_SEEDS = 1 << 64
+
+
+class _Request:
+    """A request in a slot. It prefills until `token`, the last one picked, is there; then it decodes."""
+
+    def __init__(self, submit: Submit, slot: Slot, limit: int, now: float) -> None:
+        self.id = submit.id
+        self.prompt = submit.ids
+        self.slot = slot
+        self.limit = limit
+        self.stops = frozenset(submit.stop_ids)
+        seed = submit.sampling.seed
+        self.sampling: Sampling = replace(submit.sampling, seed=random.getrandbits(64) if seed is None else seed % _SEEDS)
+        self.token = -1
+        self.drawn = 0
+        self.accepted_at = now
+        self.decoding_since: float | None = None
+
+
+class Planner:
+    """Runs requests on a runtime, step by step. Not for concurrent use.
+
+    A step holds the next row of every decoding request and at most `chunk` rows of one prompt; prompts take turns, so a
+    long one delays running answers by no more than a chunk, and other prompts by no more than their share.
+    """
+
+    def __init__(self, runtime: Runtime, emit: Emit, *, chunk: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        if runtime.max_rows < runtime.slots:
+            raise ValueError(f"a runtime of {runtime.slots} slots must take that many rows, not {runtime.max_rows}")
+        self.slots = Slots(runtime.slots)
+        self._runtime = runtime
+        self._emit = emit
+        self._chunk = max(1, chunk)
+        self._clock = clock
+        self._requests: dict[int, _Request] = {}
+        self._prefilling: deque[_Request] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step has anything to do."""
+        return bool(self._requests)
+
+    def submit(self, submit: Submit) -> None:
+        """Accept a request into a slot, or emit why not."""
+        if submit.id in self._requests:
+            log.warning("request %d was submitted twice; the second one is ignored", submit.id)
+            return
+        runtime = self._runtime
+        error = refusal(submit, context=runtime.context, slots=runtime.slots, vocab=runtime.vocab)
+        free = self.slots.free()
+        if error is None and (not free if submit.slot is None else submit.slot not in free):
+            which = "every slot" if submit.slot is None else f"slot {submit.slot}"
+            error = Error(submit.id, "slot_busy", f"The engine is using {which} for other requests. Try again later.", 503)
+        if error is not None:
+            self._emit(error)
+            return
+        index = self.slots.nearest(submit.ids, free) if submit.slot is None else submit.slot
+        cached = self.slots.take(index, submit.ids, runtime.copy)
+        limit = min(submit.max_tokens, runtime.context - len(submit.ids))
+        request = _Request(submit, self.slots.all[index], limit, self._clock())
+        self._requests[request.id] = request
+        self._prefilling.append(request)
+        self._emit(Accept(request.id, index, len(submit.ids), cached, limit))
+
+    def stop(self, id: int) -> None:
+        """End a request as finished; one that is over already is left alone."""
+        self._end(id, "stop")
+
+    def cancel(self, id: int) -> None:
+        """End a request that nobody reads."""
+        self._end(id, "cancelled")
+
+    def fail(self, id: int, code: str, message: str, status: int = 500) -> None:
+        """End a request, known or not, with an error."""
+        request = self._requests.get(id)
+        if request is not None:
+            self._drop(request)
+        self._emit(Error(id, code, message, status))
+
+    def step(self) -> None:
+        """Compute one batch and emit what came of it. Does nothing when nothing is to be done."""
+        rows: list[Row] = []
+        takers: list[_Request] = []
+        parts: list[tuple[_Request, list[int]]] = []
+        for request in self._requests.values():
+            if request.token >= 0:
+                parts.append((request, [request.token]))
+                takers.append(request)
+                rows.append(self._row(request, request.token, 0, takes=True))
+        if self._prefilling:
+            request = self._prefilling.popleft()
+            start = len(request.slot.history)
+            part = request.prompt[start : start + min(self._chunk, self._runtime.max_rows - len(rows))]
+            last = start + len(part) == len(request.prompt)
+            rows += [self._row(request, token, i, takes=last and i == len(part) - 1) for i, token in enumerate(part)]
+            parts.append((request, part))
+            if last:
+                takers.append(request)
+            else:
+                self._prefilling.append(request)
+        if not rows:
+            return
+        try:
+            tokens = self._runtime.step(rows)
+        except Exception as error:
+            self._step_failed([request for request, _ in parts], error)
+            return
+        for request, part in parts:
+            request.slot.extend(part)
+        for request, token in zip(takers, tokens, strict=True):
+            self._take(request, token)
+
+    def _row(self, request: _Request, token: int, offset: int, *, takes: bool) -> Row:
+        position = len(request.slot.history) + offset
+        if takes:
+            return Row(token, request.slot.index, position, request.sampling, request.drawn)
+        return Row(token, request.slot.index, position)
+
+    def _take(self, request: _Request, token: int) -> None:
+        if request.decoding_since is None:
+            request.decoding_since = self._clock()
+        request.token = token
+        request.drawn += 1
+        if token in request.stops:
+            self._end(request.id, "stop")
+            return
+        self._emit(Tokens(request.id, [token]))
+        if request.drawn == request.limit:
+            self._end(request.id, "length")
+
+    def _end(self, id: int, finish: Literal["stop", "length", "cancelled"]) -> None:
+        request = self._requests.get(id)
+        if request is None:
+            return
+        self._drop(request)
+        now = self._clock()
+        decoding = now if request.decoding_since is None else request.decoding_since
+        self._emit(Done(id, finish, decoding - request.accepted_at, now - decoding))
+
+    def _drop(self, request: _Request) -> None:
+        del self._requests[request.id]
+        if request in self._prefilling:
+            self._prefilling.remove(request)
+        self.slots.release(request.slot.index)
+
+    def _step_failed(self, requests: list[_Request], error: Exception) -> None:
+        """The slots keep what was computed before: a step only ever writes behind a slot's history."""
+        log.debug("a step failed", exc_info=error)
+        reason = error.message if isinstance(error, ColibriError) else f"{type(error).__name__}: {error}"
+        for request in requests:
+            self.fail(request.id, "engine_error", f"The engine failed to compute a step: {reason}")

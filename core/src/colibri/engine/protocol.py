@@ -1,0 +1,68 @@
+"""What the gateway asks of an engine. The worker process on this machine is one; remote ones can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from .frames import Ready, Submit
+from .stream import OnEnd, Stream
+
+State = Literal["loading", "ready", "restarting", "failed", "closed"]
+
+
+class Status(Struct, frozen=True):
+    """How an engine is. `detail` is the stage of loading, or why it restarts or failed; `fraction` of loading is from
+    0 to 1; `restarts` counts the times it died and was started again."""
+
+    state: State
+    detail: str = ""
+    fraction: float = 0.0
+    restarts: int = 0
+
+
+class Engine(Protocol):
+    """Token ids in, token ids out."""
+
+    @property
+    def status(self) -> Status:
+        """How it is now."""
+        ...
+
+    @property
+    def ready(self) -> Ready | None:
+        """What it offers; None until it has been ready once. Kept over a restart."""
+        ...
+
+    def watch(self, listener: Callable[[Status], None]) -> None:
+        """Call `listener` at every change of status, loading progress included."""
+        ...
+
+    async def start(self) -> None:
+        """Begin to load; returns as soon as that is under way."""
+        ...
+
+    def submit(self, submit: Submit, on_end: OnEnd | None = None) -> Stream:
+        """Run a request whose `id` no other request in flight has. Raises Unavailable unless the state is `ready`.
+
+        `on_end` is called once, when the engine has let go of the request's slot, whether or not anybody reads.
+        """
+        ...
+
+    def stop(self, id: int) -> None:
+        """End a request as finished. Its stream still gets a Done."""
+        ...
+
+    def cancel(self, id: int) -> None:
+        """Nobody reads a request any more. Its slot is free once its stream has ended. Unknown ids are ignored."""
+        ...
+
+    def nearest(self, ids: Sequence[int], free: Sequence[int]) -> int:
+        """Which of the `free` slots (not empty) would have the least to compute for a prompt."""
+        ...
+
+    async def close(self) -> None:
+        """Fail what is in flight and leave nothing behind. Idempotent."""
+        ...

@@ -1,0 +1,276 @@
+"""A runtime without weights and an engine without a process, for tests of everything above the native runtime.
+
+The scripted runtime keeps for every slot and position a digest of all tokens up to there, as a real one keeps keys and
+values, and by default picks the next token from that digest alone. A row computed at a wrong position, a prefix reused
+from the wrong slot or a state left over from another request therefore changes the tokens that follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..compute.runtime import Row
+from ..engine.frames import Ready, Submit
+from ..engine.planner import Planner
+from ..engine.protocol import Status
+from ..engine.stream import OnEnd, Stream
+from ..errors import CheckpointError, Unavailable
+from ..settings import Settings
+
+#: Picks a token from the digest of the history, the row's position and the count of tokens picked before.
+Pick = Callable[[int, int, int], int]
+
+
+class ScriptedRuntime:
+    """A Runtime whose next token is a function of the slot's tokens (and of seed and draw, if sampled).
+
+    It refuses what the contract of Runtime forbids: gaps, rows out of order, too many rows. `pick` replaces the choice.
+    """
+
+    def __init__(
+        self, *, context: int = 64, slots: int = 2, vocab: int = 32, max_rows: int = 8, pick: Pick | None = None
+    ) -> None:
+        self.context, self.slots, self.vocab, self.max_rows = context, slots, vocab, max_rows
+        self.steps: list[list[Row]] = []
+        self._pick = pick or (lambda digest, position, draw: digest % vocab)
+        self._states: list[list[int]] = [[] for _ in range(slots)]
+        self._logits: list[memoryview] = []
+
+    def step(self, rows: Sequence[Row]) -> list[int]:
+        if not 0 < len(rows) <= self.max_rows:
+            raise ValueError(f"{len(rows)} rows in a step; the limit is {self.max_rows}")
+        self.steps.append(list(rows))
+        expected: dict[int, int] = {}
+        tokens: list[int] = []
+        self._logits = []
+        for row in rows:
+            state = self._states[row.slot]
+            if not 0 <= row.token < self.vocab or row.position >= self.context:
+                raise ValueError(f"row out of bounds: {row}")
+            if row.position > len(state) or row.position != expected.setdefault(row.slot, row.position):
+                raise ValueError(f"row out of order: {row}")
+            expected[row.slot] += 1
+            del state[row.position :]
+            state.append(digest(state[-1] if state else 0, row.token))
+            if row.sampling is not None:
+                tokens.append(self._choose(row, state[-1]))
+            if row.sampling is not None or row.logits:
+                self._logits.append(self._scores(state[-1]))
+        return tokens
+
+    def _choose(self, row: Row, state: int) -> int:
+        assert row.sampling is not None
+        if row.sampling.temperature == 0:
+            return self._pick(state, row.position, row.draw)
+        if row.sampling.seed is None:
+            raise ValueError("a sampled row needs a seed")
+        return digest(digest(state, row.sampling.seed), row.draw) % self.vocab
+
+    def _scores(self, state: int) -> memoryview:
+        scores = array("f", bytes(4 * self.vocab))
+        scores[state % self.vocab] = 1.0
+        return memoryview(scores)
+
+    def logits(self, index: int) -> memoryview:
+        return self._logits[index]
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        if length > len(self._states[source]):
+            raise ValueError(f"slot {source} holds {len(self._states[source])} positions, not {length}")
+        self._states[target] = self._states[source][:length]
+
+    def describe(self) -> str:
+        return "scripted runtime, no weights"
+
+
+def digest(state: int, token: int) -> int:
+    """The state after one more token."""
+    data = (state % (1 << 64)).to_bytes(8, "little") + (token % (1 << 64)).to_bytes(8, "little")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def alone(ids: Sequence[int], count: int, *, vocab: int = 32, seed: int | None = None) -> list[int]:
+    """The `count` tokens that a scripted runtime writes after a prompt when nothing goes wrong."""
+    state = 0
+    for token in ids:
+        state = digest(state, token)
+    tokens: list[int] = []
+    for draw in range(count):
+        token = (state if seed is None else digest(digest(state, seed), draw)) % vocab
+        tokens.append(token)
+        state = digest(state, token)
+    return tokens
+
+
+def replying(reply: Sequence[int], end: int) -> Pick:
+    """A choice that writes `reply` after every prompt, and then the token `end`."""
+    return lambda state, position, draw: reply[draw] if draw < len(reply) else end
+
+
+class ScriptedEngine:
+    """An Engine in this process: the real planner on a runtime, one step for each turn of the event loop.
+
+    It is ready at once unless `ready=False`; `crash` and `restart` play what a worker process can do.
+    """
+
+    def __init__(self, runtime: ScriptedRuntime | None = None, *, chunk: int = 4, ready: bool = True) -> None:
+        self.runtime = runtime or ScriptedRuntime()
+        self.streams: dict[int, Stream] = {}
+        self._chunk = chunk
+        self._planner = self._new_planner()
+        self._status = Status("ready" if ready else "loading", "" if ready else "starting")
+        self._listeners: list[Callable[[Status], None]] = []
+        self._stepping: asyncio.Task[None] | None = None
+        self.paused = False
+
+    def _new_planner(self) -> Planner:
+        return Planner(self.runtime, self._deliver, chunk=self._chunk)
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    @property
+    def ready(self) -> Ready | None:
+        runtime = self.runtime
+        if self._status.state == "loading":
+            return None
+        return Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe())
+
+    def watch(self, listener: Callable[[Status], None]) -> None:
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        self._announce(self._status)
+
+    async def close(self) -> None:
+        self.crash(Unavailable("The server is shutting down.", code="engine_closed"), Status("closed"))
+        if self._stepping is not None:
+            self._stepping.cancel()
+            await asyncio.gather(self._stepping, return_exceptions=True)
+
+    def submit(self, submit: Submit, on_end: OnEnd | None = None) -> Stream:
+        if self._status.state != "ready":
+            raise Unavailable(f"The engine is {self._status.state}.")
+        stream = self.streams[submit.id] = Stream(submit.id, on_end)
+        self._planner.submit(submit)
+        self._wake()
+        return stream
+
+    def stop(self, id: int) -> None:
+        self._planner.stop(id)
+
+    def cancel(self, id: int) -> None:
+        self._planner.cancel(id)
+
+    def nearest(self, ids: Sequence[int], free: Sequence[int]) -> int:
+        return self._planner.slots.nearest(ids, free)
+
+    # What tests play.
+
+    def crash(self, error: Exception, status: Status | None = None) -> None:
+        """Be as after the death of a worker: everything in flight fails with `error`."""
+        self._announce(status or Status("restarting", str(error), restarts=self._status.restarts + 1))
+        streams, self.streams = self.streams, {}
+        for stream in streams.values():
+            stream.fail(error)  # type: ignore[arg-type]
+        self.runtime = ScriptedRuntime(
+            context=self.runtime.context,
+            slots=self.runtime.slots,
+            vocab=self.runtime.vocab,
+            max_rows=self.runtime.max_rows,
+            pick=self.runtime._pick,
+        )
+        self._planner = self._new_planner()
+
+    def restart(self) -> None:
+        """Be ready (again)."""
+        self._announce(Status("ready", restarts=self._status.restarts))
+
+    def resume(self) -> None:
+        """Go on after `paused` was set."""
+        self.paused = False
+        self._wake()
+
+    def _announce(self, status: Status) -> None:
+        self._status = status
+        for listener in self._listeners:
+            listener(status)
+
+    def _wake(self) -> None:
+        if self._stepping is None or self._stepping.done():
+            self._stepping = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._planner.busy and not self.paused:
+            await asyncio.sleep(0)
+            self._planner.step()
+
+    def _deliver(self, frame: Any) -> None:
+        stream = self.streams.get(frame.id)
+        if stream is not None:
+            stream.put(frame)
+            if stream.ended:
+                self.streams.pop(frame.id, None)
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What a scripted worker does, as JSON in `Settings.model`.
+
+    `vocab` and `context` size it. It loads for `loading` seconds; with `broken` it then fails with that message, with
+    `deadly` it kills itself by that signal. Each step takes `step` seconds; a prompt that contains the token `poison`
+    kills the process with SIGKILL. `reply` is what it writes, else the scripted default; `raises` fails at that token.
+    """
+
+    vocab: int = 32
+    context: int = 64
+    loading: float = 0.0
+    broken: str | None = None
+    deadly: int | None = None
+    step: float = 0.0
+    poison: int | None = None
+    raises: int | None = None
+    reply: list[int] | None = None
+
+
+#: What LocalEngine's `load` must be for a worker process with a scripted runtime.
+LOAD = "colibri.testing.runtime:load"
+
+
+class _WorkerRuntime(ScriptedRuntime):
+    def __init__(self, script: Script, settings: Settings) -> None:
+        pick = None if script.reply is None else replying(script.reply, 0)
+        rows = settings.prefill_chunk + settings.kv_slots
+        super().__init__(context=script.context, slots=settings.kv_slots, vocab=script.vocab, max_rows=rows, pick=pick)
+        self._script = script
+
+    def step(self, rows: Sequence[Row]) -> list[int]:
+        tokens = {row.token for row in rows}
+        if self._script.poison in tokens:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._script.raises in tokens:
+            raise RuntimeError("a scripted failure")
+        time.sleep(self._script.step)
+        self.steps.clear()
+        return super().step(rows)
+
+
+def load(settings: Settings, progress: Callable[[str, float], None]) -> ScriptedRuntime:
+    """A worker's runtime by the Script in `settings.model`."""
+    script = msgspec.json.decode(settings.model or "{}", type=Script)
+    progress("reading the script", 0.5)
+    time.sleep(script.loading)
+    if script.deadly is not None:
+        os.kill(os.getpid(), script.deadly)
+    if script.broken is not None:
+        raise CheckpointError(script.broken, file="model.gguf")
+    return _WorkerRuntime(script, settings)

@@ -1,0 +1,312 @@
+"""Batching never changes what a request gets: the invariant, over schedules that hypothesis makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colibri.engine.frames import Accept, Done, Error, Submit, Tokens
+from colibri.engine.planner import Planner
+from colibri.family import Sampling
+from colibri.testing.runtime import ScriptedRuntime, alone, replying
+
+GREEDY = Sampling()
+VOCAB = 32
+
+
+class Desk:
+    """A planner and what it said, by request."""
+
+    def __init__(self, runtime: ScriptedRuntime, chunk: int = 4) -> None:
+        self.runtime = runtime
+        self.frames: list[Any] = []
+        self.planner = Planner(runtime, self.frames.append, chunk=chunk)
+
+    def of(self, id: int, kind: type) -> list[Any]:
+        return [frame for frame in self.frames if isinstance(frame, kind) and frame.id == id]
+
+    def tokens(self, id: int) -> list[int]:
+        return [token for frame in self.of(id, Tokens) for token in frame.ids]
+
+    def one(self, id: int, kind: type) -> Any:
+        [frame] = self.of(id, kind)
+        return frame
+
+    def drain(self) -> None:
+        for _ in range(10_000):
+            if not self.planner.busy:
+                return
+            self.planner.step()
+        raise AssertionError("the planner never came to rest")
+
+
+def submit(id: int, ids: list[int], count: int = 5, **fields: Any) -> Submit:
+    return Submit(id, ids, count, fields.pop("sampling", GREEDY), **fields)
+
+
+def test_tokens_then_length() -> None:
+    desk = Desk(ScriptedRuntime())
+    desk.planner.submit(submit(1, [3, 1, 4, 1, 5], 6))
+    desk.drain()
+    assert desk.one(1, Accept) == Accept(1, 0, 5, 0, 6)
+    assert desk.tokens(1) == alone([3, 1, 4, 1, 5], 6)
+    assert desk.one(1, Done).finish == "length"
+    assert isinstance(desk.frames[0], Accept)
+    assert isinstance(desk.frames[-1], Done)
+
+
+def test_stop_id_is_not_sent() -> None:
+    desk = Desk(ScriptedRuntime(pick=replying([7, 8, 9], end=2)))
+    desk.planner.submit(submit(1, [1], 10, stop_ids=[2]))
+    desk.drain()
+    assert desk.tokens(1) == [7, 8, 9]
+    assert desk.one(1, Done).finish == "stop"
+
+
+def test_stop_id_as_the_first_token() -> None:
+    desk = Desk(ScriptedRuntime(pick=replying([], end=2)))
+    desk.planner.submit(submit(1, [1], 10, stop_ids=[2]))
+    desk.drain()
+    assert desk.tokens(1) == []
+    assert desk.one(1, Done).finish == "stop"
+
+
+def test_max_tokens_is_clamped_to_the_room_left() -> None:
+    desk = Desk(ScriptedRuntime(context=16))
+    prompt = list(range(10))
+    desk.planner.submit(submit(1, prompt, 1000))
+    desk.drain()
+    assert desk.one(1, Accept).max_tokens == 6
+    assert desk.tokens(1) == alone(prompt, 6)
+    assert desk.one(1, Done).finish == "length"
+
+
+@pytest.mark.parametrize("length", [16, 17, 40])
+def test_a_prompt_that_does_not_fit(length: int) -> None:
+    desk = Desk(ScriptedRuntime(context=16))
+    desk.planner.submit(submit(1, [1] * length))
+    assert desk.frames == [
+        Error(
+            1,
+            "context_length_exceeded",
+            f"This model's maximum context length is 16 tokens, however your messages resulted in {length} tokens. "
+            "Please shorten the conversation, or restart the server with a larger --ctx.",
+            400,
+            "messages",
+        )
+    ]
+    assert not desk.planner.busy
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "param"),
+    [
+        (submit(2, []), "empty_prompt", "messages"),
+        (submit(2, [1, 32]), "invalid_token", "messages"),
+        (submit(2, [-1]), "invalid_token", "messages"),
+        (submit(2, [1], slot=2), "invalid_value", "cache_slot"),
+        (submit(2, [1], slot=-1), "invalid_value", "cache_slot"),
+        (submit(2, [1], 0), "invalid_value", "max_tokens"),
+        (submit(2, [1], sampling=Sampling(temperature=float("nan"))), "invalid_value", "temperature"),
+        (submit(2, [1], sampling=Sampling(temperature=-1.0)), "invalid_value", "temperature"),
+        (submit(2, [1], sampling=Sampling(top_p=0.0)), "invalid_value", "top_p"),
+        (submit(2, [1], sampling=Sampling(top_k=-1)), "invalid_value", "top_k"),
+        (submit(2, [1], sampling=Sampling(min_p=float("inf"))), "invalid_value", "min_p"),
+    ],
+)
+def test_a_bad_request_fails_alone(bad: Submit, code: str, param: str) -> None:
+    desk = Desk(ScriptedRuntime())
+    desk.planner.submit(submit(1, [5, 6], 4))
+    desk.planner.step()
+    desk.planner.submit(bad)
+    desk.drain()
+    error = desk.one(2, Error)
+    assert (error.code, error.param, error.status) == (code, param, 400)
+    assert desk.tokens(1) == alone([5, 6], 4)
+
+
+def test_a_busy_slot_is_refused() -> None:
+    desk = Desk(ScriptedRuntime(slots=1))
+    desk.planner.submit(submit(1, [1], 4))
+    desk.planner.submit(submit(2, [1], 4))
+    desk.planner.submit(submit(3, [1], 4, slot=0))
+    desk.drain()
+    assert [desk.one(id, Error).code for id in (2, 3)] == ["slot_busy", "slot_busy"]
+    assert desk.tokens(1) == alone([1], 4)
+
+
+def test_a_second_submit_with_an_id_in_flight_changes_nothing() -> None:
+    desk = Desk(ScriptedRuntime())
+    desk.planner.submit(submit(1, [1], 4))
+    desk.planner.submit(submit(1, [2], 4))
+    desk.drain()
+    assert desk.tokens(1) == alone([1], 4)
+    assert len(desk.of(1, Accept)) == len(desk.of(1, Done)) == 1
+
+
+def test_cancel_and_stop_between_chunks() -> None:
+    desk = Desk(ScriptedRuntime(), chunk=4)
+    desk.planner.submit(submit(1, [1] * 30))
+    desk.planner.submit(submit(2, [2] * 30))
+    desk.planner.step()
+    desk.planner.cancel(1)
+    desk.planner.stop(2)
+    assert desk.one(1, Done).finish == "cancelled"
+    assert desk.one(2, Done).finish == "stop"
+    assert not desk.planner.busy
+    assert desk.planner.slots.all[0].history == [1] * 4
+    desk.planner.cancel(1)
+    desk.planner.stop(77)
+    assert len(desk.frames) == 4
+
+
+def test_prompts_take_turns_and_answers_go_on() -> None:
+    runtime = ScriptedRuntime(slots=3, max_rows=8)
+    desk = Desk(runtime, chunk=4)
+    desk.planner.submit(submit(1, [1], 20))
+    desk.planner.step()
+    desk.planner.submit(submit(2, [2] * 12))
+    desk.planner.submit(submit(3, [3] * 12))
+    for _ in range(4):
+        desk.planner.step()
+    slots = [[row.slot for row in rows] for rows in runtime.steps]
+    assert slots[1:] == [[0, 1, 1, 1, 1], [0, 2, 2, 2, 2]] * 2
+    assert len(desk.tokens(1)) == 5
+
+
+def test_a_chunk_leaves_room_for_every_answer() -> None:
+    runtime = ScriptedRuntime(slots=3, max_rows=3)
+    desk = Desk(runtime, chunk=100)
+    for id in (1, 2, 3):
+        desk.planner.submit(submit(id, [id] * 9, 6))
+    desk.drain()
+    assert max(map(len, runtime.steps)) == 3
+    assert [desk.tokens(id) for id in (1, 2, 3)] == [alone([id] * 9, 6) for id in (1, 2, 3)]
+
+
+def test_a_failed_step_fails_its_requests_and_nothing_after_them() -> None:
+    class Faulty(ScriptedRuntime):
+        failing = False
+
+        def step(self, rows: Any) -> list[int]:
+            if self.failing:
+                super().step(rows)
+                raise RuntimeError("the disk is gone")
+            return super().step(rows)
+
+    runtime = Faulty()
+    desk = Desk(runtime, chunk=4)
+    desk.planner.submit(submit(1, [1, 2, 3, 4, 5, 6], 10))
+    desk.planner.step()
+    desk.planner.submit(submit(2, [9, 9, 9], 10))
+    desk.planner.step()
+    runtime.failing = True
+    desk.planner.step()
+    runtime.failing = False
+    assert "the disk is gone" in desk.one(1, Error).message
+    assert not desk.planner.busy or desk.of(2, Error)
+    desk.drain()
+    desk.planner.submit(submit(3, [1, 2, 3, 4, 5, 6, 7], 5, slot=0))
+    desk.drain()
+    assert desk.tokens(3) == alone([1, 2, 3, 4, 5, 6, 7], 5)
+
+
+def test_the_last_prompt_token_is_always_computed() -> None:
+    desk = Desk(ScriptedRuntime(slots=1))
+    prompt = [1, 2, 3, 4, 5, 6]
+    desk.planner.submit(submit(1, prompt, 3))
+    desk.drain()
+    desk.planner.submit(submit(2, prompt, 3))
+    desk.drain()
+    assert desk.one(2, Accept).cached == 5
+    assert desk.tokens(2) == desk.tokens(1) == alone(prompt, 3)
+
+
+def test_a_prefix_in_a_busy_slot_is_copied() -> None:
+    desk = Desk(ScriptedRuntime(slots=2, max_rows=32), chunk=16)
+    system = list(range(10))
+    desk.planner.submit(submit(1, [*system, 11], 20))
+    desk.planner.step()
+    desk.planner.submit(submit(2, [*system, 12], 5))
+    assert desk.one(2, Accept).slot == 1
+    assert desk.one(2, Accept).cached == 10
+    desk.drain()
+    assert desk.tokens(1) == alone([*system, 11], 20)
+    assert desk.tokens(2) == alone([*system, 12], 5)
+
+
+def test_sampling_without_a_seed_is_drawn_once_a_request() -> None:
+    runtime = ScriptedRuntime()
+    desk = Desk(runtime)
+    desk.planner.submit(submit(1, [1, 2], 6, sampling=Sampling(temperature=1.0)))
+    desk.planner.submit(submit(2, [1, 2], 6, sampling=Sampling(temperature=1.0)))
+    desk.drain()
+    seeds: dict[int, set[int | None]] = {}
+    for rows in runtime.steps:
+        for row in rows:
+            if row.sampling is not None:
+                seeds.setdefault(row.slot, set()).add(row.sampling.seed)
+    [first], [second] = seeds[0], seeds[1]
+    assert first is not None
+    assert first != second
+    assert desk.tokens(1) == alone([1, 2], 6, seed=first)
+    assert desk.tokens(2) == alone([1, 2], 6, seed=second)
+
+
+PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=24)  # few tokens, so that prefixes are shared often
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    """Submissions with the steps, cancels and stops that come between them."""
+    actions: list[tuple[str, Any]] = []
+    for _ in range(draw(st.integers(1, 8))):
+        slot = draw(st.none() | st.integers(0, 2))
+        seed = draw(st.none() | st.integers(0, 9))
+        actions.append(("submit", (draw(PROMPTS), draw(st.integers(1, 10)), slot, seed)))
+        for _ in range(draw(st.integers(0, 6))):
+            actions.append(
+                draw(st.sampled_from([("step", None), ("step", None), ("cancel", 0), ("stop", 1), ("cancel", 2)]))
+            )
+    return actions
+
+
+@given(schedules(), st.integers(1, 9), st.integers(3, 12), st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_any_schedule_gives_the_tokens_of_a_request_alone(
+    schedule: list[tuple[str, Any]], chunk: int, max_rows: int, slots: int
+) -> None:
+    desk = Desk(ScriptedRuntime(context=32, slots=slots, vocab=VOCAB, max_rows=max_rows), chunk)
+    wanted: dict[int, list[int]] = {}
+    ended_early: set[int] = set()
+    calls: dict[str, Callable[[int], None]] = {"cancel": desk.planner.cancel, "stop": desk.planner.stop}
+    for action, detail in schedule:
+        if action == "submit":
+            prompt, count, slot, seed = detail
+            id = len(wanted) + 1
+            sampling = GREEDY if seed is None else Sampling(temperature=1.0, seed=seed)
+            wanted[id] = alone(prompt, min(count, 32 - len(prompt)), vocab=VOCAB, seed=seed)
+            desk.planner.submit(submit(id, prompt, count, slot=slot, sampling=sampling))
+        elif action == "step":
+            desk.planner.step()
+        elif wanted:
+            id = max(1, len(wanted) - detail)
+            if not desk.of(id, Done) and not desk.of(id, Error):
+                ended_early.add(id)
+            calls[action](id)
+    desk.drain()
+    assert sorted(desk.planner.slots.free()) == list(range(slots))
+    for id, tokens in wanted.items():
+        if desk.of(id, Error):
+            assert desk.one(id, Error).code in ("slot_busy", "invalid_value")
+            assert desk.tokens(id) == []
+        elif id in ended_early:
+            assert desk.tokens(id) == tokens[: len(desk.tokens(id))]
+            assert desk.one(id, Done).finish in ("cancelled", "stop")
+        else:
+            assert desk.tokens(id) == tokens
+            assert desk.one(id, Done).finish == "length"
