@@ -92,7 +92,7 @@ def test_an_installed_family_is_found(install: Install) -> None:
     [row] = plugins.families()
     assert (row.name, row.origin.distribution, row.origin.version) == ("heron", "colibri-heron", "1.2")
     assert [variant.name for variant in row.variants] == ["heron-1"]
-    assert plugins.rows() == (PluginRow("heron", "colibri-heron", "1.2", ("heron",)),)
+    assert plugins.rows() == (PluginRow("heron", "colibri-heron", "1.2", families=("heron",)),)
     family, variant = plugins.family_for(checkpoint("heron"))
     assert (family.name, variant.name) == ("heron", "heron-1")
     assert plugins.variant("heron-1") == (family, variant)
@@ -127,8 +127,17 @@ def test_files_that_are_no_plugins(tmp_path: Path) -> None:
     broken, missing = tmp_path / "broken.py", tmp_path / "missing.py"
     broken.write_text("1 +", encoding="utf-8")
     plugins = load(plugin=(str(broken), str(missing)))
-    assert reason(plugins, str(broken)).startswith("SyntaxError: ")
-    assert reason(plugins, str(missing)) == "no such file"
+    assert reason(plugins, "broken").startswith("SyntaxError: ")
+    assert reason(plugins, "missing") == "no such file"
+
+
+def test_a_file_named_like_a_plugin(install: Install, tmp_path: Path) -> None:
+    install("heron")
+    path = tmp_path / "heron.py"
+    path.write_text(FAMILY.replace("{name}", "finch"), encoding="utf-8")
+    plugins = load("heron", plugin=(str(path),))
+    assert [row.name for row in plugins.families()] == ["heron"]
+    assert reason(plugins, "heron") == "another plugin is named 'heron'; rename the file"
 
 
 # What is refused, each with its reason, while the others go on.
@@ -421,13 +430,13 @@ def test_hook_routes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         """,
     )
     source = Path(path).read_text(encoding="utf-8")
-    for stray, kept in ((False, ["/v1/models", f"/x/{path}/song"]), (True, ["/v1/models"])):
-        Path(path).write_text(f"HOME = '/x/{path}/'\nSTRAY = {stray}\n{source}", encoding="utf-8")
+    for stray, kept in ((False, ["/v1/models", "/x/hooks/song"]), (True, ["/v1/models"])):
+        Path(path).write_text(f"HOME = '/x/hooks/'\nSTRAY = {stray}\n{source}", encoding="utf-8")
         app = App(Settings())
         app.route("GET", "/v1/models", handler)
         load(plugin=(path,)).routes(app)
         assert [route.path for route in app.routes] == kept
-    assert "route /v1/models is outside /x/" in caplog.text
+    assert "route /v1/models is outside /x/hooks/" in caplog.text
 
 
 RECORD = RequestRecord(model="m", finish="stop", prompt_tokens=3)

@@ -39,19 +39,20 @@ log = logging.getLogger("colibri.plugins")
 class PluginRow(Struct, frozen=True):
     """One plugin as `colibri families` shows it. `error` says why it is not in use.
 
-    `distribution` and `version` are None for a plugin given as a file.
+    It comes from a `distribution` of some `version`, or from a `file`; one from a file is named for it.
     """
 
     name: str
     distribution: str | None = None
     version: str | None = None
+    file: str | None = None
     families: tuple[str, ...] = ()
     error: str | None = None
 
     @property
     def origin(self) -> str:
         """Where it comes from, in words: `colibri-x 1.0`, or the file's path."""
-        return f"{self.distribution} {self.version}" if self.distribution else self.name
+        return f"{self.distribution} {self.version}" if self.distribution else self.file or self.name
 
 
 class FamilyRow(Struct, frozen=True):
@@ -278,7 +279,8 @@ def load_plugins(settings: Settings | None = None) -> Plugins:
     settings = settings or Settings()
     loaded: list[_Loaded] = []
     broken: list[PluginRow] = []
-    for row, load in [*_installed(settings), *_files(settings.plugin)]:
+    installed = _installed(settings)
+    for row, load in [*installed, *_files(settings.plugin, (row.name for row, _ in installed))]:
         try:
             if row.error is not None:
                 raise PluginError(row.error)
@@ -314,8 +316,16 @@ def _installed(settings: Settings) -> list[Candidate]:
     return candidates
 
 
-def _files(paths: Iterable[str]) -> list[Candidate]:
-    return [(PluginRow(path), partial(_module_of, Path(path))) for path in paths]
+def _files(paths: Iterable[str], taken: Iterable[str]) -> list[Candidate]:
+    """The plugins of `--plugin`. Their names must differ from those taken and from each other."""
+    names = set(taken)
+    candidates: list[Candidate] = []
+    for path in paths:
+        name = Path(path).stem
+        clash = f"another plugin is named {name!r}; rename the file" if name in names else None
+        names.add(name)
+        candidates.append((PluginRow(name, file=path, error=clash), partial(_module_of, Path(path))))
+    return candidates
 
 
 def _module_of(path: Path) -> ModuleType:
