@@ -56,6 +56,12 @@ struct Kernels {
     void (*rms_norm)(const float* x, const float* w, int64_t n, float eps, float* y);           // w * x / sqrt(mean(x^2)+eps)
     void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);                    // silu(gate) * up
     void (*softmax)(float* x, int64_t n);                                                       // in place
+
+    // Attention over rows `stride` floats apart.
+    // out[j] = dot(a, b + j * stride, n) for j in [0, count), with the bits of `dot`.
+    void (*dots)(const float* a, const float* b, int64_t stride, int64_t count, int64_t n, float* out);
+    // y = sum over j of w[j] * (b + j * stride)[0, n), with the bits of `axpy` from zero in the order of j.
+    void (*mix)(const float* w, const float* b, int64_t stride, int64_t count, int64_t n, float* y);
 };
 
 // The code paths this CPU can run, worst first; always holds Scalar.

@@ -1,0 +1,321 @@
+// Matrix times activations, for every storage type, by one algorithm.
+//
+// Every output is kept in 8 float lanes that take the blocks of its row in order, and are added up at the end by `sum`.
+// What happens to a lane depends on its weight row and its activation row only, never on the tile that holds it.
+//
+// Few activation rows: weights are unpacked in registers, straight from the file's bytes, so the speed is that of memory.
+// Many: a panel of weight rows is unpacked once to scratch memory that stays in cache while all activation rows pass.
+#pragma once
+
+#include "formats.inl"
+#include "layout.h"
+#include "scratch.h"
+
+namespace colibri {
+namespace {
+
+// Three kinds of arithmetic. Each has `size`, the values of a block; `Acts`, one activation row; `Unpacked`, a block
+// ready for use; and `accumulate`, which adds one weight block times C activation blocks to C outputs.
+
+struct Floats {
+    static constexpr int size = 8;
+
+    struct Acts {
+        const float* x;
+        Acts() = default;
+        Acts(const uint8_t* row, int64_t) : x(reinterpret_cast<const float*>(row)) {}
+    };
+
+    struct Unpacked {
+        f32x8 values_;
+        template <class Block>
+        explicit Unpacked(const Block& block) : values_(block.values()) {}
+        f32x8 values() const { return values_; }
+    };
+
+    template <int C, class Block>
+    static inline void accumulate(f32x8 (&acc)[C], const Block& block, const Acts (&acts)[C], int64_t b) {
+        const f32x8 w = block.values();
+        UNROLLED
+        for (int c = 0; c < C; ++c) acc[c] = fma(w, load8(acts[c].x + 8 * b), acc[c]);
+    }
+};
+
+struct Blocks32 {
+    static constexpr int size = 32;
+
+    struct Acts {
+        const int8_t* q;
+        const float* d;
+        Acts() = default;
+        Acts(const uint8_t* row, int64_t k)
+            : q(reinterpret_cast<const int8_t*>(row)), d(reinterpret_cast<const float*>(row + q8_scales(k))) {}
+    };
+
+    struct Unpacked {
+        i8x32 w_;
+        f32x8 d_;
+        template <class Block>
+        explicit Unpacked(const Block& block) : w_(block.w()), d_(block.d()) {}
+        i8x32 w() const { return w_; }
+        f32x8 d() const { return d_; }
+    };
+
+    template <int C, class Block>
+    static inline void accumulate(f32x8 (&acc)[C], const Block& block, const Acts (&acts)[C], int64_t b) {
+        const i8x32 w = block.w();
+        const f32x8 d = block.d();
+        UNROLLED
+        for (int c = 0; c < C; ++c) {
+            const i32x8 products = dot(w, load32(acts[c].q + 32 * b));
+            acc[c] = fma(to_float(products), mul(d, set8(acts[c].d[b])), acc[c]);
+        }
+    }
+};
+
+struct Blocks256 {
+    static constexpr int size = 256;
+
+    struct Acts {
+        const int8_t* q;
+        const int16_t* sums;
+        const float* d;
+        Acts() = default;
+        Acts(const uint8_t* row, int64_t k)
+            : q(reinterpret_cast<const int8_t*>(row)),
+              sums(reinterpret_cast<const int16_t*>(row + q8k_sums(k))),
+              d(reinterpret_cast<const float*>(row + q8k_scales(k))) {}
+    };
+
+    template <bool HasMinima>
+    struct Values {
+        static constexpr bool has_minima = HasMinima;
+        i8x32 q_[8];
+        i16x16 scales_, offsets_;
+        f32x8 d_, offset_d_;
+        template <class Block>
+        explicit Values(const Block& block) : scales_(block.scales()), offsets_(block.offsets()), d_(block.d()) {
+            UNROLLED
+            for (int j = 0; j < 8; ++j) q_[j] = block.q(j);
+            if constexpr (has_minima) offset_d_ = block.offset_d();
+        }
+        i8x32 q(int j) const { return q_[j]; }
+        i16x16 scales() const { return scales_; }
+        i16x16 offsets() const { return offsets_; }
+        f32x8 d() const { return d_; }
+        f32x8 offset_d() const { return offset_d_; }
+    };
+
+    // An offset in units of d joins the integer sum; minima have a scale of their own and follow as a second term.
+    template <int C, class Block>
+    static inline void accumulate(f32x8 (&acc)[C], const Block& block, const Acts (&acts)[C], int64_t b) {
+        const i16x16 scales = block.scales(), offsets = block.offsets();
+        i32x8 products[C], offset[C];
+        UNROLLED
+        for (int c = 0; c < C; ++c) {
+            offset[c] = madd(zero_int(), offsets, load16(acts[c].sums + 16 * b));
+            products[c] = Block::has_minima ? zero_int() : offset[c];
+        }
+        UNROLLED
+        for (int j = 0; j < 8; ++j) {
+            const i8x32 q = block.q(j);
+            const i16x16 scale = pick(scales, j);
+            UNROLLED
+            for (int c = 0; c < C; ++c) {
+                products[c] = madd(products[c], pairs(q, load32(acts[c].q + 256 * b + 32 * j)), scale);
+            }
+        }
+        const f32x8 d = block.d();
+        UNROLLED
+        for (int c = 0; c < C; ++c) {
+            const f32x8 act_d = set8(acts[c].d[b]);
+            acc[c] = fma(to_float(products[c]), mul(d, act_d), acc[c]);
+            if constexpr (Block::has_minima) acc[c] = fma(to_float(offset[c]), mul(block.offset_d(), act_d), acc[c]);
+        }
+    }
+};
+
+// A storage type: its packed block and its kind of arithmetic.
+template <class PackedBlock, class KindOf, class UnpackedBlock>
+struct Format {
+    using Packed = PackedBlock;
+    using Kind = KindOf;
+    using Unpacked = UnpackedBlock;
+    static constexpr bool any_length = Kind::size == 8;  // floats: a row may end within a block
+    static constexpr int64_t block_bytes = any_length ? 8 * Packed::bytes : Packed::bytes;
+};
+
+template <class Packed>
+using FloatFormat = Format<Packed, Floats, Floats::Unpacked>;
+template <class Packed>
+using Format32 = Format<Packed, Blocks32, Blocks32::Unpacked>;
+template <class Packed>
+using Format256 = Format<Packed, Blocks256, Blocks256::Values<Packed::has_minima>>;
+
+// R weight rows as they lie in the file.
+template <class Fmt, int R>
+struct PackedRows {
+    const uint8_t* row[R];
+    typename Fmt::Packed block(int r, int64_t b) const { return {row[r] + b * Fmt::block_bytes}; }
+};
+
+// R weight rows of a panel. Of floats, a last incomplete block is filled up with zeros.
+template <class Fmt, int R>
+struct PanelRows {
+    const typename Fmt::Unpacked* row[R];
+    const typename Fmt::Unpacked& block(int r, int64_t b) const { return row[r][b]; }
+};
+
+// The last incomplete block of a row of floats, filled up with zeros.
+template <class Fmt>
+inline void copy_tail(uint8_t (&tail)[Fmt::block_bytes], const uint8_t* row, int64_t k) {
+    __builtin_memset(tail, 0, sizeof(tail));
+    __builtin_memcpy(tail, row + k / 8 * Fmt::block_bytes, size_t(k % 8) * Fmt::Packed::bytes);
+}
+
+template <class Fmt, int R, int C>
+inline void accumulate_tail(f32x8 (&acc)[R][C], const PackedRows<Fmt, R>& rows, const Floats::Acts (&acts)[C], int64_t k) {
+    for (int r = 0; r < R; ++r) {
+        alignas(32) uint8_t tail[Fmt::block_bytes];
+        copy_tail<Fmt>(tail, rows.row[r], k);
+        Floats::accumulate(acc[r], typename Fmt::Packed{tail}, acts, 0);
+    }
+}
+
+template <class Fmt, int R, int C>
+inline void accumulate_tail(f32x8 (&acc)[R][C], const PanelRows<Fmt, R>& rows, const Floats::Acts (&acts)[C], int64_t k) {
+    for (int r = 0; r < R; ++r) Floats::accumulate(acc[r], rows.block(r, k / 8), acts, 0);
+}
+
+// Where a tile's outputs go: only the first `rows` weight rows and `cols` activation rows of it are real.
+struct Target {
+    float* y;
+    int64_t stride;
+    int64_t rows, cols;
+};
+
+// R weight rows times C activation rows.
+template <class Fmt, int R, int C, class Rows>
+inline void tile(const Rows& rows, const typename Fmt::Kind::Acts (&acts)[C], int64_t k, const Target& target) {
+    f32x8 acc[R][C];
+    for (auto& row : acc) {
+        for (f32x8& lanes : row) lanes = set8(0);
+    }
+    const int64_t blocks = k / Fmt::Kind::size;
+    for (int64_t b = 0; b < blocks; ++b) {
+        UNROLLED
+        for (int r = 0; r < R; ++r) Fmt::Kind::accumulate(acc[r], rows.block(r, b), acts, b);
+    }
+    if constexpr (Fmt::any_length) {
+        if (k % 8 != 0) {
+            alignas(32) float padded[C][8] = {};
+            Floats::Acts tails[C];
+            for (int c = 0; c < C; ++c) {
+                __builtin_memcpy(padded[c], acts[c].x + k / 8 * 8, size_t(k % 8) * sizeof(float));
+                tails[c].x = padded[c];
+            }
+            accumulate_tail<Fmt, R, C>(acc, rows, tails, k);
+        }
+    }
+    for (int c = 0; c < C; ++c) {
+        for (int r = 0; r < R; ++r) {
+            if (r < target.rows && c < target.cols) target.y[c * target.stride + r] = sum(acc[r][c]);
+        }
+    }
+}
+
+struct Job {
+    const uint8_t* w;
+    int64_t row_bytes, k, n0, n1;
+    const uint8_t* acts;
+    size_t act_stride;
+    int64_t m;
+    float* y;
+    int64_t y_stride;
+
+    // Rows past the end repeat the last one: they are computed and not stored.
+    const uint8_t* weight_row(int64_t n) const { return w + (n < n1 ? n : n1 - 1) * row_bytes; }
+    const uint8_t* act_row(int64_t i) const { return acts + size_t(i < m ? i : m - 1) * act_stride; }
+    Target target(int64_t n, int64_t i) const { return {y + i * y_stride + n, y_stride, n1 - n, m - i}; }
+};
+
+template <class Kind, int C>
+struct Columns {
+    typename Kind::Acts acts[C];
+    Columns(const Job& job, int64_t i) {
+        for (int c = 0; c < C; ++c) acts[c] = typename Kind::Acts(job.act_row(i + c), job.k);
+    }
+};
+
+// All weight rows against activation rows i .. i+C, R at a time, unpacked on the way.
+template <class Fmt, int R, int C>
+void stream(const Job& job, int64_t i) {
+    const Columns<typename Fmt::Kind, C> columns(job, i);
+    for (int64_t n = job.n0; n < job.n1; n += R) {
+        PackedRows<Fmt, R> rows;
+        for (int r = 0; r < R; ++r) rows.row[r] = job.weight_row(n + r);
+        tile<Fmt, R, C>(rows, columns.acts, job.k, job.target(n, i));
+    }
+}
+
+// A panel of weight rows n .. n+height against activation rows i .. i+C.
+template <class Fmt, int R, int C>
+void pass(const Job& job, const typename Fmt::Unpacked* panel, int64_t blocks, int64_t n, int64_t height, int64_t i) {
+    const Columns<typename Fmt::Kind, C> columns(job, i);
+    for (int64_t p = 0; p < height && n + p < job.n1; p += R) {
+        PanelRows<Fmt, R> rows;
+        for (int r = 0; r < R; ++r) rows.row[r] = panel + (p + r) * blocks;
+        tile<Fmt, R, C>(rows, columns.acts, job.k, job.target(n + p, i));
+    }
+}
+
+template <class Fmt>
+void unpack_row(const uint8_t* row, int64_t k, typename Fmt::Unpacked* out) {
+    const int64_t whole = k / Fmt::Kind::size;
+    for (int64_t b = 0; b < whole; ++b) out[b] = typename Fmt::Unpacked(typename Fmt::Packed{row + b * Fmt::block_bytes});
+    if constexpr (Fmt::any_length) {
+        if (k % 8 != 0) {
+            alignas(32) uint8_t tail[Fmt::block_bytes];
+            copy_tail<Fmt>(tail, row, k);
+            out[whole] = typename Fmt::Unpacked(typename Fmt::Packed{tail});
+        }
+    }
+}
+
+constexpr int64_t kPanelRows = 16;
+
+template <class Fmt>
+void multiply(const Job& job) {
+    if (job.m == 1) return stream<Fmt, 4, 1>(job, 0);
+    if (job.m == 2) return stream<Fmt, 2, 2>(job, 0);
+
+    using Unpacked = typename Fmt::Unpacked;
+    const int64_t blocks = (job.k + Fmt::Kind::size - 1) / Fmt::Kind::size;
+    auto* panel = static_cast<Unpacked*>(scratch(size_t(kPanelRows * blocks) * sizeof(Unpacked)));
+    for (int64_t n = job.n0; n < job.n1; n += kPanelRows) {
+        for (int64_t p = 0; p < kPanelRows; ++p) unpack_row<Fmt>(job.weight_row(n + p), job.k, panel + p * blocks);
+        int64_t i = 0;
+        for (; i + 2 < job.m; i += 4) pass<Fmt, 2, 4>(job, panel, blocks, n, kPanelRows, i);
+        for (; i < job.m; i += 2) pass<Fmt, 2, 2>(job, panel, blocks, n, kPanelRows, i);
+    }
+}
+
+void matmul(DType type, const void* w, int64_t k, int64_t n0, int64_t n1, const void* acts, size_t act_stride, int64_t m,
+            float* y, int64_t y_stride) {
+    if (n0 >= n1 || m <= 0) return;
+    const Job job{static_cast<const uint8_t*>(w), int64_t(row_bytes(type, k)), k, n0, n1,
+                  static_cast<const uint8_t*>(acts), act_stride, m, y, y_stride};
+    switch (type) {
+        case DType::F32: return multiply<FloatFormat<F32Block>>(job);
+        case DType::BF16: return multiply<FloatFormat<Bf16Block>>(job);
+        case DType::F16: return multiply<FloatFormat<F16Block>>(job);
+        case DType::Q8_0: return multiply<Format32<Q8_0Block>>(job);
+        case DType::Q4_0: return multiply<Format32<Q4_0Block>>(job);
+        case DType::Q5_0: return multiply<Format32<Q5_0Block>>(job);
+        case DType::Q4_K: return multiply<Format256<Q4_KBlock>>(job);
+        case DType::Q6_K: return multiply<Format256<Q6_KBlock>>(job);
+    }
+}
+
+}  // namespace
+}  // namespace colibri
