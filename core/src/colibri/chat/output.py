@@ -70,8 +70,10 @@ class OutputFormat(Struct, frozen=True):
         """What text in `state` is. Raises PluginError for a state nobody declared."""
         if state in self.kinds:
             return self.kinds[state]
-        if state == "content" or state == "reasoning":
-            return state
+        if state == "content":
+            return "content"
+        if state == "reasoning":
+            return "reasoning"
         raise PluginError(f"output format: state {state!r} has no kind")
 
     def state_after(self, prompt: str, options: TurnOptions) -> str:
