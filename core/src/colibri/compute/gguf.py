@@ -101,7 +101,7 @@ class _Header:
 
     def text(self, what: str, most: int = MAX_HEADER) -> str:
         length: int = self.scalar("Q")
-        if length > min(most, self.size - self.at):
+        if length > most:
             raise self.broken(f"{what} of {length} bytes is too long")
         start = self.need(length)
         try:

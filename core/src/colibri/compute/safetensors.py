@@ -13,8 +13,8 @@ from ..errors import CheckpointError
 from .checkpoint import Checkpoint, Tensor, check_layout, file_size, shards
 from .config import parse_json
 
-#: Longest header, and longest config.json or index, in bytes.
-MAX_HEADER = 100_000_000
+#: Longest header (some 250000 tensors in one file), and longest config.json or index, in bytes.
+MAX_HEADER = 32 << 20
 MAX_JSON = 64 << 20
 MAX_NAME = 512
 MAX_DIMS = 8

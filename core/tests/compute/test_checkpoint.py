@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from colibri.compute.checkpoint import BLOCKS, Tensor, open_checkpoint
+from colibri.compute.gguf import _TYPES
+from colibri.errors import CheckpointError
+from colibri.testing.broken import write_corpus
+from colibri.testing.checkpoints import seeded_weights, write_checkpoint, write_gguf, write_safetensors
+
+ARRAYS = seeded_weights({"a.weight": (4, 32), "b.weight": (32,)}, 1)
+
+
+def refused(path: Path | str) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        open_checkpoint(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_folder_of_safetensors(tmp_path: Path) -> None:
+    found = open_checkpoint(write_checkpoint(tmp_path, {"model_type": "x"}, ARRAYS, dtype="bf16"))
+    assert (found.format, found.model_type, found.config, found.metadata) == ("safetensors", "x", {"model_type": "x"}, {})
+    tensor = found.tensor("a.weight")
+    assert (tensor.dtype, tensor.shape, tensor.nbytes, tensor.file) == ("bf16", (4, 32), 256, tmp_path / "model.safetensors")
+
+
+def test_a_gguf_file_and_the_folder_around_it(tmp_path: Path) -> None:
+    file = write_gguf(tmp_path / "x.gguf", {"general.architecture": "y"}, ARRAYS, dtype="q4_0")
+    assert open_checkpoint(file) == open_checkpoint(str(tmp_path))
+    found = open_checkpoint(file)
+    assert (found.format, found.model_type, found.config) == ("gguf", "y", {})
+    assert found.tensor("a.weight").shape == (4, 32)
+    assert found.tensor("a.weight").dtype == "q4_0"
+
+
+def test_a_model_type_that_is_no_word(tmp_path: Path) -> None:
+    assert open_checkpoint(write_checkpoint(tmp_path, {"model_type": ["x"]}, ARRAYS)).model_type is None
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path / "absent")
+    assert "neither safetensors nor a GGUF file" in refused(tmp_path)
+    assert "cannot be read" in refused("a\0b")
+    write_safetensors(tmp_path / "one.safetensors", ARRAYS)
+    assert "give the folder" in refused(tmp_path / "one.safetensors")
+    assert "config.json: does not exist" in refused(tmp_path)
+    (tmp_path / "text").write_text("hello, this is not a model at all")
+    assert "is not a GGUF file" in refused(tmp_path / "text")
+
+
+def test_several_models_in_a_folder_are_listed(tmp_path: Path) -> None:
+    for name in ("x.gguf", "y.gguf"):
+        write_gguf(tmp_path / name, {}, ARRAYS)
+    assert "several GGUF models, name one of them: x.gguf, y.gguf" in refused(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are a POSIX thing")
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.gguf")
+    assert "is not a regular file" in refused(tmp_path / "x.gguf")
+    os.mkfifo(tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text("{}")
+    assert "is not a regular file" in refused(tmp_path)
+
+
+def test_parts_of_a_tensor() -> None:
+    tensor = Tensor("x", "f32", (3, 2, 4), Path("f"), 100, 96)
+    assert tensor.part(2) == Tensor("x[2]", "f32", (2, 4), Path("f"), 164, 32)
+    for index in (-1, 3):
+        with pytest.raises(CheckpointError, match="there is no part"):
+            tensor.part(index)
+    with pytest.raises(CheckpointError, match="there is no part"):
+        Tensor("x", "f32", (3,), Path("f"), 0, 12).part(0)
+
+
+def test_block_sizes_are_written_down_once() -> None:
+    known = {word: (block, size) for word, block, size in _TYPES.values()}
+    assert {word: known[word] for word in BLOCKS} == BLOCKS
+
+
+def test_every_broken_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    cases = write_corpus(tmp_path)
+    assert len(cases) >= 100
+    for case in cases:
+        message = refused(case)
+        assert str(case) in message, message
+        assert len(message) < 1000 + len(str(case))
