@@ -1,39 +1,17 @@
-"""The routes of a server, and how each tells an error."""
+"""What a server serves: its settings and the routes of every surface."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Protocol
 
-from msgspec import Struct
-
-from ..errors import ColibriError
+from ..serve.request import Service
 from ..settings import Settings
-from .message import Reply, Request, Stream
-
-Handler = Callable[[Request], Awaitable[Reply | Stream]]
-
-#: Makes the JSON body of an error answer.
-Envelope = Callable[[ColibriError, Request], Any]
-
-
-def openai_envelope(error: ColibriError, request: Request) -> Any:
-    """The error shape of every path that does not choose another."""
-    return error.openai()
-
-
-class Route(Struct, frozen=True):
-    """One method of one path. A `{name}` segment matches one segment, a last `{name*}` one or more."""
-
-    method: str
-    path: str
-    handler: Handler
-    public: bool = False
-    envelope: Envelope = openai_envelope
+from . import openai
+from .route import Envelope, Handler, Route, openai_envelope
 
 
 class App:
-    """What a server serves: its settings and its routes, in the order they were added."""
+    """Settings and routes, in the order they were added."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -48,5 +26,22 @@ class App:
         public: bool = False,
         envelope: Envelope = openai_envelope,
     ) -> None:
-        """Add a route. A `public` one needs no API key and sees `request.authenticated` instead."""
+        """Add a route; see Route."""
         self.routes.append(Route(method, path, handler, public, envelope))
+
+
+class RoutePlugins(Protocol):
+    """What may add routes of its own."""
+
+    def routes(self, app: App) -> None:
+        """Add them with `app.route`."""
+        ...
+
+
+def build(service: Service, settings: Settings, plugins: RoutePlugins | None = None) -> App:
+    """The app that serves `service`: the routes of core's surfaces, then those of plugins."""
+    app = App(settings)
+    app.routes += openai.routes(service, settings)
+    if plugins is not None:
+        plugins.routes(app)
+    return app

@@ -18,15 +18,18 @@ _ABSOLUTE = re.compile(r"https?://([^/?#]*)(/[^?#]*)?(\?[^#]*)?", re.IGNORECASE)
 
 
 def read_head(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]], version: str) -> Request:
-    """The request without its body. Raises BadRequest; 501 and 505 where HTTP has a status for it."""
+    """The request without its body. Raises BadRequest.
+
+    Always 400: HTTP has 501 and 505 for some of it, but clients take those for a server that may recover, and try again.
+    """
     if version not in ("1.0", "1.1"):
-        raise _bad(f"HTTP/{version} is not spoken here, only HTTP/1.1 and HTTP/1.0.", status=505)
+        raise _bad(f"HTTP/{version} is not spoken here, only HTTP/1.1 and HTTP/1.0.")
     fields = _fields(headers)
     if version == "1.1" and "host" not in fields:
         raise _bad("The Host header is missing.")
     coding = fields.get("transfer-encoding")
     if coding is not None and (coding.lower() != "chunked" or version == "1.0"):
-        raise _bad(f"Transfer-Encoding {coding[:60]!r} is not spoken here, only chunked in HTTP/1.1.", status=501)
+        raise _bad(f"Transfer-Encoding {coding[:60]!r} is not spoken here, only chunked in HTTP/1.1.")
     if "content-length" in fields and not _DIGITS.fullmatch(fields["content-length"]):
         raise _bad("Content-Length must be a number of bytes.")
     path, query, authority = _split(method, target)
@@ -65,5 +68,5 @@ def _split(method: str, target: bytes) -> tuple[str, str, str | None]:
     raise _bad("The request target must be a path, such as /v1/models.")
 
 
-def _bad(message: str, status: int = 400) -> BadRequest:
-    return BadRequest(message, status=status, code="bad_request")
+def _bad(message: str) -> BadRequest:
+    return BadRequest(message, code="bad_request")

@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         self._measure_head(len(name) + len(value) + 4)
 
     def on_headers_complete(self) -> None:
-        if self._deaf or self._fault is not None:
+        if self._deaf or self._fault is not None or self._offered:
             return
         try:
             request = read_head(
@@ -191,10 +191,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # Nothing else is spoken here: the request is answered as plain HTTP, and so is what follows it.
-            self._parser = httptools.HttpRequestParser(self)
-            if rest := data[upgrade.args[0] :]:
-                self._feed(rest)
+            if self._offered and self._fault is None:
+                head = self._head_without_offer()
+                self._parser = httptools.HttpRequestParser(self)
+                self._feed(head + data[upgrade.args[0] :])
                 return
         except httptools.HttpParserError as error:
             self._fault = self._fault or BadRequest(f"This can't be read as HTTP: {error}.", code="bad_request")
@@ -224,6 +224,25 @@ class Connection(asyncio.Protocol):
             # The client waits for a word before it sends the body, and this is it.
             raise exchange.refused
         exchange.expected = True
+
+    @property
+    def _offered(self) -> bool:
+        """Whether the client offers to go on in another protocol. CONNECT is no offer but a demand, and refused."""
+        return self._parser.should_upgrade() and self._parser.get_method() != b"CONNECT"
+
+    def _head_without_offer(self) -> bytes:
+        """The head of the request as if nothing had been offered: only HTTP/1 is spoken here.
+
+        The parser leaves the body of such a request unread, so it has to read the request again.
+        """
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
+        for name, value in self._headers:
+            if name.lower() == b"connection":
+                options = (option.strip() for option in value.split(b","))
+                value = b", ".join(option for option in options if option.lower() != b"upgrade")
+            if name.lower() != b"upgrade":
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def _refuse(self, error: ColibriError) -> None:
         """Answer `error` in place of the request that is arriving, then close: its end can't be found."""

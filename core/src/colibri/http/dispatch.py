@@ -8,8 +8,9 @@ import secrets
 
 import msgspec
 
-from ..api.app import App, Route, openai_envelope
+from ..api.app import App
 from ..api.message import FAILURE, Headers, Reply, Request, Stream
+from ..api.route import Route, openai_envelope
 from ..errors import ColibriError, EngineError
 from .guard import Guard
 from .routing import Match, Router

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from ..api.app import Route
+from ..api.route import Route
 from ..errors import BadRequest, NotFound
 
 
