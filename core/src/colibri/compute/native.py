@@ -1,0 +1,193 @@
+"""The native runtime behind the Runtime protocol: hands a plan and its tensors to colibri._native and steps the result."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from .. import _native
+from ..errors import CheckpointError, EngineError, SettingError
+from ..family import Sampling
+from .checkpoint import Tensor
+from .plan import Node, Plan, Weight
+from .runtime import Row
+
+#: How an op's word attributes are numbered in the native runtime.
+_WORDS: dict[str, dict[str, int]] = {"score": {"softmax": 0}}
+
+#: Bytes read at a time while weights are brought into memory.
+_READ = 8 << 20
+
+#: The native runtime's answer for a row none of whose logits can be picked.
+_NOTHING = -2
+
+
+class NativeRuntime:
+    """A plan compiled by colibri._native with its slots. Implements compute.runtime.Runtime."""
+
+    def __init__(self, runtime: _native.Runtime, *, vocab: int, slots: int, context: int) -> None:
+        self.vocab, self.slots, self.context = vocab, slots, context
+        self.max_rows = runtime.max_rows
+        self._runtime = runtime
+        self._samplers: dict[Sampling, _native.Sampler] = {}
+
+    @classmethod
+    def load(
+        cls,
+        plan: Plan,
+        tensors: Mapping[str, Tensor],
+        *,
+        slots: int = 1,
+        context: int = 0,
+        max_rows: int = 256,
+        threads: int = 0,
+        isa: str = "",
+        progress: Callable[[str, float], None] | None = None,
+    ) -> NativeRuntime:
+        """Map the tensors, check the plan against them and compile it.
+
+        `tensors` holds a tensor for each of the plan's weights, by the weight's name. `context` 0 takes the plan's own
+        limit, `threads` 0 all physical cores, `isa` "" the best code path. Raises CheckpointError naming file and tensor,
+        SettingError naming the flag, ValueError for a plan that contradicts itself, MemoryError where slots don't fit.
+        """
+        if isa and isa not in _native.isas():
+            raise SettingError(f"--isa {isa}: this CPU has {', '.join(_native.isas())}")
+        if not 0 <= threads <= 1024:
+            raise SettingError(f"--threads {threads}: give 1 to 1024, or 0 for all physical cores")
+        context = context or plan.context
+        builder = _native.Builder(plan.vocab)
+        files = _map(builder, plan, tensors)
+        if progress is not None:
+            progress("mapping weights", 0.0)
+        for weight in plan.weights:
+            _add_weight(builder, weight, tensors[weight.name], files)
+        if progress is not None:
+            _read_ahead([tensors[weight.name] for weight in plan.weights], progress)
+        for width in plan.widths:
+            builder.value(width)
+        for bank in plan.banks:
+            builder.bank(bank.width, bank.inner, bank.gate, bank.up, bank.down)
+        for state in plan.states:
+            builder.kv(state.k_width, state.v_width)
+        for node in plan.nodes:
+            _add_node(builder, node)
+        runtime = builder.build(plan.logits, max_rows, slots, context, threads, isa)
+        return cls(runtime, vocab=plan.vocab, slots=slots, context=context)
+
+    def step(self, rows: Sequence[Row]) -> list[int]:
+        """Run the rows and return a token for each row with `sampling`, in order. Raises ValueError for rows that break
+        the contract, with nothing changed, and EngineError if the model gave a row no logit that can be picked."""
+        wanted = [i for i, row in enumerate(rows) if row.sampling is not None or row.logits]
+        samplers = [self._sampler(rows[i].sampling) for i in wanted]
+        picked = self._runtime.step(
+            [row.token for row in rows],
+            [row.slot for row in rows],
+            [row.position for row in rows],
+            wanted,
+            samplers,
+            [rows[i].draw for i in wanted],
+        )
+        for i, token in zip(wanted, picked, strict=True):
+            if token == _NOTHING:
+                place = f"slot {rows[i].slot}, position {rows[i].position}"
+                raise EngineError(f"the model computed no usable logits (all NaN or -inf) at {place}")
+        return [token for token, sampler in zip(picked, samplers, strict=True) if sampler is not None]
+
+    def logits(self, index: int) -> memoryview:
+        """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
+        return memoryview(self._runtime.logits(index)).cast("f")
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` positions of a slot to another."""
+        self._runtime.copy(source, target, length)
+
+    def describe(self) -> str:
+        """Threads, code path and memory in one line."""
+        threads = self._runtime.threads
+        memory = self._runtime.resident_bytes() / (1 << 20)
+        return f"{threads} thread{'s' * (threads != 1)}, {self._runtime.isa}, {memory:.0f} MiB of activations and slots"
+
+    def _sampler(self, sampling: Sampling | None) -> _native.Sampler | None:
+        if sampling is None:
+            return None
+        if sampling.seed is None and sampling.temperature > 0:
+            return _new_sampler(sampling, secrets.randbits(64))
+        sampler = self._samplers.get(sampling)
+        if sampler is None:
+            if len(self._samplers) >= 256:
+                self._samplers.clear()
+            sampler = self._samplers[sampling] = _new_sampler(sampling, sampling.seed or 0)
+        return sampler
+
+
+def _new_sampler(sampling: Sampling, seed: int) -> _native.Sampler:
+    return _native.Sampler(sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p, seed % (1 << 64))
+
+
+def _map(builder: _native.Builder, plan: Plan, tensors: Mapping[str, Tensor]) -> dict[Path, int]:
+    files: dict[Path, int] = {}
+    for weight in plan.weights:
+        file = tensors[weight.name].file
+        if file not in files:
+            try:
+                files[file] = builder.file(os.fspath(file))
+            except ValueError as error:
+                raise CheckpointError(str(error)) from None
+    return files
+
+
+def _add_weight(builder: _native.Builder, weight: Weight, tensor: Tensor, files: Mapping[Path, int]) -> None:
+    if tensor.shape != weight.shape:
+        reason = f"has shape {list(tensor.shape)}, {list(weight.shape)} is needed"
+        raise CheckpointError(reason, file=tensor.file, tensor=tensor.name)
+    rows, cols = weight.shape if len(weight.shape) == 2 else (1, weight.shape[0])
+    try:
+        builder.weight(weight.name, tensor.dtype, rows, cols, files[tensor.file], tensor.offset)
+    except (ValueError, TypeError) as error:  # TypeError: a number beyond 64 bits
+        reason = " ".join(str(error).split()) if isinstance(error, ValueError) else "its shape or offset is out of range"
+        raise CheckpointError(reason, file=tensor.file, tensor=tensor.name) from None
+
+
+def _add_node(builder: _native.Builder, node: Node) -> None:
+    ints: dict[str, int] = {}
+    floats: dict[str, float] = {}
+    inv_freq: tuple[float, ...] = ()
+    for name, value in node.attrs.items():
+        if isinstance(value, str):
+            try:
+                ints[name] = _WORDS[name][value]
+            except KeyError:
+                raise ValueError(f"{node.op}: {name} {value!r} is not known to the native runtime") from None
+        elif isinstance(value, int):
+            ints[name] = int(value)
+        elif isinstance(value, float):
+            floats[name] = value
+        elif name == "inv_freq":
+            inv_freq = value
+        else:
+            raise ValueError(f"{node.op}: attribute {name!r} can't be a list of numbers")
+    builder.node(node.op, node.inputs, node.out, node.weights, node.bank, node.state, ints, floats, inv_freq)
+
+
+def _read_ahead(tensors: Sequence[Tensor], progress: Callable[[str, float], None]) -> None:
+    """Read the weights once, in file order, so that the first request doesn't wait for the disk page by page. A model
+    that memory can't hold is left to be read as it is used."""
+    total = sum(tensor.nbytes for tensor in tensors)
+    if total > psutil.virtual_memory().available:
+        progress("weights exceed free memory: reading them as they are used", 1.0)
+        return
+    buffer = bytearray(_READ)
+    done = 0
+    for file in sorted({tensor.file for tensor in tensors}):
+        with file.open("rb", buffering=0) as stream:
+            for tensor in sorted((t for t in tensors if t.file == file), key=lambda tensor: tensor.offset):
+                stream.seek(tensor.offset)
+                left = tensor.nbytes
+                while left > 0 and (read := stream.readinto(memoryview(buffer)[:left])):
+                    left -= read
+                    done += read
+                    progress("reading weights", done / total)

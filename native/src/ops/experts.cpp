@@ -1,0 +1,208 @@
+// Mixture of experts: choosing them, and running each over all rows that chose it.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/step.h"
+
+namespace colibri {
+
+namespace {
+
+size_t float_stride(int64_t floats) { return (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64; }
+
+size_t act_stride(ActType act, int64_t k) { return (act_bytes(act, k) + 63) / 64 * 64; }
+
+ActType act_of(const Weight& weight) { return type_info(weight.type).act; }
+
+// Where the pairs (row, choice) are worked on, sorted by expert.
+struct Workspace {
+    int32_t* begins;    // [experts + 1]: pairs of an expert stand from begins[e] to begins[e + 1]
+    int32_t* place;     // [pairs]: where pair row * top_k + j stands
+    uint8_t* x;         // [pairs] activations
+    uint8_t* gate;      // [pairs, inner]
+    uint8_t* up;        // [pairs, inner]
+    uint8_t* hidden;    // [pairs, inner]
+    uint8_t* h;         // [pairs] activations of hidden; the same memory where they are floats
+    uint8_t* down;      // [pairs, width]
+    size_t x_stride, inner_stride, h_stride, width_stride;
+    uint64_t bytes;
+
+    Workspace(uint8_t* base, int64_t experts, int64_t pairs, int64_t width, int64_t inner, ActType x_act, ActType h_act)
+        : x_stride(act_stride(x_act, width)),
+          inner_stride(float_stride(inner)),
+          h_stride(h_act == ActType::F32 ? inner_stride : act_stride(h_act, inner)),
+          width_stride(float_stride(width)) {
+        uint64_t at = 0;
+        const auto take = [&](uint64_t size) {
+            uint8_t* here = base + at;
+            at += (size + 63) / 64 * 64;
+            return here;
+        };
+        const auto n = static_cast<uint64_t>(pairs);
+        begins = reinterpret_cast<int32_t*>(take(static_cast<uint64_t>(experts + 1) * sizeof(int32_t)));
+        place = reinterpret_cast<int32_t*>(take(n * sizeof(int32_t)));
+        x = take(n * x_stride);
+        gate = take(n * inner_stride);
+        up = take(n * inner_stride);
+        hidden = take(n * inner_stride);
+        h = h_act == ActType::F32 ? hidden : take(n * h_stride);
+        down = take(n * width_stride);
+        bytes = at;
+    }
+};
+
+// What each touched expert lends for the length of one op.
+class Loan {
+public:
+    Loan(ExpertBank& bank, const int32_t* begins, int experts) : bank_(bank) {
+        for (int e = 0; e < experts; e++)
+            if (begins[e] < begins[e + 1]) held_.push_back({e, bank.acquire(e)});
+    }
+    ~Loan() {
+        for (const Held& held : held_) bank_.release(held.index);
+    }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+
+    struct Held {
+        int index;
+        Expert expert;
+    };
+    const Held& operator[](int64_t i) const { return held_[static_cast<size_t>(i)]; }
+    int64_t size() const { return static_cast<int64_t>(held_.size()); }
+
+private:
+    ExpertBank& bank_;
+    std::vector<Held> held_;
+};
+
+// Counting sort of the pairs by expert; rows keep their order within one.
+void sort_pairs(const Step& s, int routes, int64_t rows, int64_t top_k, int experts, const Workspace& work) {
+    std::fill_n(work.begins, experts + 1, 0);
+    const auto chosen = [&](int64_t i, int64_t j) { return static_cast<int>(s.row(routes, i)[j]); };
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < top_k; j++) work.begins[chosen(i, j) + 1]++;
+    for (int e = 0; e < experts; e++) work.begins[e + 1] += work.begins[e];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < top_k; j++) work.place[i * top_k + j] = work.begins[chosen(i, j)]++;
+    for (int e = experts; e > 0; e--) work.begins[e] = work.begins[e - 1];
+    work.begins[0] = 0;
+}
+
+int64_t panel(int64_t outputs, int threads) { return std::clamp<int64_t>(outputs / (int64_t{8} * threads) / 16 * 16, 16, 64); }
+
+const Weight& weight_of(const Plan& plan, int index) { return plan.weights[static_cast<size_t>(index)]; }
+
+}  // namespace
+
+uint64_t route_scratch(const Program& program, const Instruction& now) {
+    return float_stride(program.buffers[static_cast<size_t>(now.in[0])].width);
+}
+
+void run_route(const Step& s, const Instruction& now) {
+    const int64_t experts = s.buffer(now.in[0]).width, top_k = now.node->top_k;
+    s.pool.run(s.batch.count(now.rows), [&](int64_t i, int thread) {
+        float* share = s.scratch.floats(thread);
+        std::copy_n(s.row(now.in[0], i), experts, share);
+        s.kernels.softmax(share, experts);
+        float* index = s.row(now.out, i);
+        float* weight = index + top_k;
+        // A NaN ranks below every share, so there are always top_k different experts.
+        const auto rank = [](float p) { return std::isnan(p) ? -1.0f : p; };
+        int64_t held = 0;
+        for (int64_t e = 0; e < experts; e++) {
+            if (held == top_k && !(rank(share[e]) > rank(weight[held - 1]))) continue;
+            int64_t at = held < top_k ? held++ : held - 1;
+            for (; at > 0 && rank(share[e]) > rank(weight[at - 1]); at--) {
+                weight[at] = weight[at - 1];
+                index[at] = index[at - 1];
+            }
+            weight[at] = share[e];
+            index[at] = static_cast<float>(e);
+        }
+        if (now.node->normalise) {
+            float sum = 0;
+            for (int64_t j = 0; j < top_k; j++) sum += weight[j];
+            for (int64_t j = 0; j < top_k; j++) weight[j] /= sum;
+        }
+        for (int64_t j = 0; j < top_k; j++) weight[j] *= now.node->factor;
+    });
+}
+
+uint64_t experts_scratch(const Plan& plan, const Instruction& now, int64_t max_rows) {
+    const Bank& bank = plan.banks[static_cast<size_t>(now.node->bank)];
+    return Workspace(nullptr, bank.experts(), max_rows * now.node->top_k, bank.width, bank.inner,
+                     act_of(weight_of(plan, bank.gate[0])), act_of(weight_of(plan, bank.down[0])))
+        .bytes;
+}
+
+void run_experts(const Step& s, const Instruction& now) {
+    const Kernels& kernels = s.kernels;
+    const int routes = now.in[1], activations = now.in[2];
+    const int64_t rows = s.batch.count(now.rows), top_k = now.node->top_k, pairs = rows * top_k;
+    const Bank& shape = *now.bank;
+    const int64_t width = shape.width, inner = shape.inner;
+    const int threads = s.pool.threads();
+    const Workspace work(s.scratch.shared.data(), shape.experts(), pairs, width, inner, now.act, now.hidden_act);
+
+    sort_pairs(s, routes, rows, top_k, shape.experts(), work);
+    const Loan loan(*s.banks[static_cast<size_t>(now.node->bank)], work.begins, shape.experts());
+    s.each_row(now.rows, top_k * width / 4, [&](int64_t i) {
+        for (int64_t j = 0; j < top_k; j++)
+            std::memcpy(work.x + static_cast<size_t>(work.place[i * top_k + j]) * work.x_stride, s.bytes(activations, i),
+                        act_bytes(now.act, width));
+    });
+
+    const int64_t gate_rows = panel(2 * inner * loan.size(), threads), gate_panels = (inner + gate_rows - 1) / gate_rows;
+    s.pool.run(loan.size() * gate_panels, [&](int64_t unit, int) {
+        const auto& [e, expert] = loan[unit / gate_panels];
+        const int64_t n0 = unit % gate_panels * gate_rows, n1 = std::min(inner, n0 + gate_rows);
+        const auto p0 = static_cast<size_t>(work.begins[e]), p1 = static_cast<size_t>(work.begins[e + 1]);
+        const auto apart = static_cast<int64_t>(work.inner_stride / sizeof(float));
+        const auto multiply = [&](const Weight& weight, uint8_t* to) {
+            kernels.matmul(weight.type, weight.data, width, n0, n1, work.x + p0 * work.x_stride, work.x_stride,
+                           static_cast<int64_t>(p1 - p0), reinterpret_cast<float*>(to + p0 * work.inner_stride), apart);
+        };
+        multiply(*expert.gate, work.gate);
+        multiply(*expert.up, work.up);
+        for (size_t p = p0; p < p1; p++) {
+            const auto row = [&](uint8_t* of) { return reinterpret_cast<float*>(of + p * work.inner_stride) + n0; };
+            kernels.swiglu(row(work.gate), row(work.up), n1 - n0, row(work.hidden));
+        }
+    });
+
+    if (work.h != work.hidden) {
+        const auto quantize = [&](int64_t p, int) {
+            const auto at = static_cast<size_t>(p);
+            kernels.quantize(now.hidden_act, reinterpret_cast<const float*>(work.hidden + at * work.inner_stride), inner,
+                             work.h + at * work.h_stride);
+        };
+        if (pairs * inner < 16384)
+            for (int64_t p = 0; p < pairs; p++) quantize(p, 0);
+        else
+            s.pool.run(pairs, quantize);
+    }
+
+    const int64_t down_rows = panel(width * loan.size(), threads), down_panels = (width + down_rows - 1) / down_rows;
+    s.pool.run(loan.size() * down_panels, [&](int64_t unit, int) {
+        const auto& [e, expert] = loan[unit / down_panels];
+        const int64_t n0 = unit % down_panels * down_rows, n1 = std::min(width, n0 + down_rows);
+        const auto p0 = static_cast<size_t>(work.begins[e]), p1 = static_cast<size_t>(work.begins[e + 1]);
+        kernels.matmul(expert.down->type, expert.down->data, inner, n0, n1, work.h + p0 * work.h_stride, work.h_stride,
+                       static_cast<int64_t>(p1 - p0), reinterpret_cast<float*>(work.down + p0 * work.width_stride),
+                       static_cast<int64_t>(work.width_stride / sizeof(float)));
+    });
+
+    // A row's experts are added in the order of its routes, whatever the other rows chose.
+    s.each_row(now.rows, top_k * width, [&](int64_t i) {
+        float* y = s.row(now.out, i);
+        std::fill_n(y, width, 0.0f);
+        for (int64_t j = 0; j < top_k; j++)
+            kernels.axpy(s.row(routes, i)[top_k + j],
+                         reinterpret_cast<const float*>(work.down + static_cast<size_t>(work.place[i * top_k + j]) * work.width_stride),
+                         y, width);
+    });
+}
+
+}  // namespace colibri

@@ -1,0 +1,162 @@
+#include "runtime.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "error.h"
+
+namespace colibri {
+
+namespace {
+
+const Kernels& choose(const std::string& isa) {
+    const std::vector<Isa> available = available_isas();
+    if (isa.empty()) return kernels(available.back());
+    std::string names;
+    for (Isa candidate : available) {
+        if (isa == isa_name(candidate)) return kernels(candidate);
+        names += (names.empty() ? "" : ", ") + std::string(isa_name(candidate));
+    }
+    refuse("isa is '", isa, "', this CPU has ", names);
+}
+
+int choose_threads(int64_t threads) {
+    if (threads < 0 || threads > 1024) refuse("threads is ", threads, ", not 0 to 1024");
+    return threads == 0 ? physical_cores() : static_cast<int>(threads);
+}
+
+}  // namespace
+
+Runtime::Runtime(Plan plan, const Limits& limits, int64_t threads, const std::string& isa)
+    : plan_(std::move(plan)),
+      limits_((check_limits(limits), limits)),
+      kernels_(choose(isa)),
+      program_(compile(plan_, limits_)),
+      pool_(choose_threads(threads)),
+      slots_(plan_.states, limits_.slots, limits_.context),
+      arena_(program_.arena, "the activations (lower prefill_chunk)"),
+      next_(static_cast<size_t>(limits_.slots), -1) {
+    for (const Bank& bank : plan_.banks) banks_.push_back(std::make_unique<ResidentBank>(plan_, bank));
+    uint64_t shared = 0, own = 0;
+    for (const Instruction& now : program_.instructions) {
+        if (now.what == Do::Experts) shared = std::max(shared, experts_scratch(plan_, now, limits_.max_rows));
+        if (now.what == Do::Attention) own = std::max(own, attention_scratch(plan_, now));
+        if (now.what == Do::Route) own = std::max(own, route_scratch(program_, now));
+    }
+    scratch_.shared = LazyMemory(shared, "the experts' activations (lower prefill_chunk)");
+    for (int i = 0; i < pool_.threads(); i++) scratch_.per_thread.emplace_back(own, "the threads' scratch memory");
+    for (const Angles& angles : program_.angles) {
+        const size_t size = angles.inv_freq.size() * static_cast<size_t>(limits_.max_rows);
+        turns_.push_back({std::vector<float>(size), std::vector<float>(size), static_cast<int64_t>(angles.inv_freq.size())});
+    }
+}
+
+void Runtime::check(const Batch& batch, std::span<const Draw> draws) {
+    const int64_t rows = batch.size();
+    if (rows < 1 || rows > limits_.max_rows) refuse("a step takes 1 to ", limits_.max_rows, " rows, not ", rows);
+    if (static_cast<int64_t>(batch.slots.size()) != rows || static_cast<int64_t>(batch.positions.size()) != rows)
+        refuse("tokens, slots and positions are ", rows, ", ", batch.slots.size(), " and ", batch.positions.size());
+    if (draws.size() != batch.wanted.size()) refuse(batch.wanted.size(), " rows are wanted, with ", draws.size(), " samplers");
+    std::fill(next_.begin(), next_.end(), -1);
+    for (int64_t i = 0; i < rows; i++) {
+        const auto row = static_cast<size_t>(i);
+        const int64_t token = batch.tokens[row], slot = batch.slots[row], position = batch.positions[row];
+        if (token < 0 || token >= plan_.vocab) refuse("row ", i, ": token ", token, " is not in the vocabulary of ", plan_.vocab);
+        if (slot < 0 || slot >= limits_.slots) refuse("row ", i, ": no slot ", slot, ", there are ", limits_.slots);
+        if (position < 0 || position >= limits_.context)
+            refuse("row ", i, ": position ", position, " is outside the context of ", limits_.context);
+        int64_t& next = next_[static_cast<size_t>(slot)];
+        if (next >= 0 && position != next) refuse("row ", i, ": position ", position, " of slot ", slot, " must be ", next);
+        if (next < 0 && position > slots_.length(slot))
+            refuse("row ", i, ": position ", position, " leaves a hole, slot ", slot, " holds ", slots_.length(slot));
+        next = position + 1;
+    }
+    int64_t before = -1;
+    for (int64_t row : batch.wanted) {
+        if (row <= before || row >= rows) refuse("wanted rows must rise and be below ", rows, ", ", row, " is not");
+        before = row;
+    }
+}
+
+// Frequencies times position in float32, as the models were trained with; cos and sin of that, rounded once.
+void Runtime::turn(const Batch& batch) {
+    for (size_t t = 0; t < turns_.size(); t++) {
+        const Angles& angles = program_.angles[t];
+        Turns& turns = turns_[t];
+        const auto body = [&](int64_t i, int) {
+            const auto position = static_cast<float>(batch.positions[static_cast<size_t>(i)]);
+            for (int64_t j = 0; j < turns.n; j++) {
+                const auto angle = static_cast<double>(position * angles.inv_freq[static_cast<size_t>(j)]);
+                turns.cos[static_cast<size_t>(i * turns.n + j)] = static_cast<float>(std::cos(angle)) * angles.factor;
+                turns.sin[static_cast<size_t>(i * turns.n + j)] = static_cast<float>(std::sin(angle)) * angles.factor;
+            }
+        };
+        if (batch.size() < 8)
+            for (int64_t i = 0; i < batch.size(); i++) body(i, 0);
+        else
+            pool_.run(batch.size(), body);
+    }
+}
+
+void Runtime::execute(const Batch& batch) {
+    const Step step{program_, kernels_, pool_, slots_, banks_, arena_.data(), scratch_, turns_, batch};
+    for (const Instruction& now : program_.instructions) {
+        // With nothing wanted, attention still has its keys and values to write.
+        if (now.rows == Rows::Wanted && batch.wanted.empty() && now.what != Do::Attention) continue;
+        switch (now.what) {
+            case Do::Gather: run_gather(step, now); break;
+            case Do::Quantize: run_quantize(step, now); break;
+            case Do::Embed: run_embed(step, now); break;
+            case Do::RmsNorm: run_rms_norm(step, now); break;
+            case Do::Linear: run_linear(step, now); break;
+            case Do::Add: run_add(step, now); break;
+            case Do::Mul: run_mul(step, now); break;
+            case Do::Scale: run_scale(step, now); break;
+            case Do::Clamp: run_clamp(step, now); break;
+            case Do::Swiglu: run_swiglu(step, now); break;
+            case Do::Rope: run_rope(step, now); break;
+            case Do::Attention: run_attention(step, now); break;
+            case Do::Route: run_route(step, now); break;
+            case Do::Experts: run_experts(step, now); break;
+        }
+    }
+}
+
+std::vector<int64_t> Runtime::step(Batch batch, std::span<const Draw> draws) {
+    check(batch, draws);
+    // A slot ends before its first new row until the step has run to its end.
+    for (int64_t i = 0; i < batch.size(); i++) {
+        const auto row = static_cast<size_t>(i);
+        slots_.set_length(batch.slots[row], std::min(slots_.length(batch.slots[row]), batch.positions[row]));
+    }
+    wanted_ = 0;
+    turn(batch);
+    execute(batch);
+    for (int64_t i = 0; i < batch.size(); i++)
+        slots_.set_length(batch.slots[static_cast<size_t>(i)], batch.positions[static_cast<size_t>(i)] + 1);
+    wanted_ = static_cast<int64_t>(batch.wanted.size());
+
+    std::vector<int64_t> picked(draws.size(), -1);
+    pool_.run(wanted_, [&](int64_t i, int) {
+        const Draw& draw = draws[static_cast<size_t>(i)];
+        if (!draw.sampler) return;
+        const int64_t token = draw.sampler->pick(logits(i), draw.step);
+        picked[static_cast<size_t>(i)] = token == Sampler::kNothing ? kNothing : token;
+    });
+    return picked;
+}
+
+std::span<const float> Runtime::logits(int64_t index) const {
+    if (index < 0 || index >= wanted_) refuse("no logits ", index, ": the last step had ", wanted_, " wanted rows");
+    const Buffer& buffer = program_.buffers[static_cast<size_t>(program_.logits)];
+    const uint8_t* row = arena_.data() + buffer.offset + static_cast<size_t>(index) * buffer.stride;
+    return {reinterpret_cast<const float*>(row), static_cast<size_t>(plan_.vocab)};
+}
+
+uint64_t Runtime::resident_bytes() const {
+    uint64_t bytes = arena_.resident() + slots_.resident() + scratch_.shared.resident();
+    for (const LazyMemory& memory : scratch_.per_thread) bytes += memory.resident();
+    return bytes;
+}
+
+}  // namespace colibri

@@ -1,0 +1,60 @@
+// A compiled model with its slots.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/builder.h"
+#include "ops/step.h"
+#include "sample/sampler.h"
+
+namespace colibri {
+
+struct Draw {
+    const Sampler* sampler;  // null: nothing is picked
+    uint64_t step;
+};
+
+class Runtime {
+public:
+    // threads 0 takes all physical cores, isa "" the best this CPU has. BadInput, NoRoom.
+    Runtime(Plan plan, const Limits&, int64_t threads, const std::string& isa);
+
+    // Runs the rows and picks a token for each wanted row with a sampler: kNothing where no logit can be picked, and -1
+    // for those without one. Everything is checked before anything is touched: BadInput, and the slots are as they were.
+    static constexpr int64_t kNothing = -2;
+    std::vector<int64_t> step(Batch batch, std::span<const Draw> draws);
+
+    // Logits of the index-th wanted row of the last step.
+    std::span<const float> logits(int64_t index) const;
+
+    void copy(int64_t source, int64_t target, int64_t length) { slots_.copy(source, target, length); }
+    uint64_t resident_bytes() const;
+
+    int64_t max_rows() const { return limits_.max_rows; }
+    int threads() const { return pool_.threads(); }
+    const char* isa() const { return kernels_.name; }
+
+private:
+    void check(const Batch&, std::span<const Draw>);
+    void turn(const Batch&);
+    void execute(const Batch&);
+
+    Plan plan_;
+    Limits limits_;
+    const Kernels& kernels_;
+    Program program_;
+    Pool pool_;
+    Slots slots_;
+    std::vector<std::unique_ptr<ExpertBank>> banks_;
+    LazyMemory arena_;
+    Scratch scratch_;
+    std::vector<Turns> turns_;
+    std::vector<int64_t> next_;  // per slot: the position its next row in this step must have, or -1
+    int64_t wanted_ = 0;         // of the last step
+};
+
+}  // namespace colibri
