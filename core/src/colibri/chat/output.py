@@ -9,7 +9,7 @@ output with exactly one event.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -28,6 +28,9 @@ TEXT = ""
 StateKind = Literal["content", "reasoning", "drop", "field", "body", "guess"]
 
 _CALL_KINDS = ("field", "body")
+
+#: The characters that stand for control tokens: those of markers, and all others, which are never shown.
+_FIRST_SYMBOL, _FIRST_STRAY, _STRAY = 0xDC00, 0xD800, "[\ud800-\udbff]"
 _MERGED: tuple[Kind, ...] = ("content", "reasoning", "tool_args", "swallowed")
 
 
@@ -86,11 +89,11 @@ class OutputFormat(Struct, frozen=True):
 class _Rules:
     """The moves of one state, ready to be searched for."""
 
-    def __init__(self, moves: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, moves: Mapping[str, tuple[str, ...]], strays: bool) -> None:
         markers = sorted((marker for marker in moves if marker != TEXT), key=len, reverse=True)
         self.moves = moves
         self.text = moves.get(TEXT)
-        self.pattern = re.compile("|".join(map(re.escape, markers))) if markers else None
+        self.pattern = re.compile("|".join([*map(re.escape, markers), _STRAY])) if markers or strays else None
         self.prefixes = {marker[:n] for marker in markers for n in range(1, len(marker))}
         self.longest = len(markers[0]) if markers else 0
 
@@ -120,7 +123,7 @@ class _Rules:
 class OutputParser:
     """Reads one answer. `specials` are the tokenizer's control tokens by spelling: with them, a marker's control tokens
     are recognised by the ids given to `feed`, and the same characters from ordinary tokens are text. Without them
-    markers are recognised by their characters.
+    markers are recognised by their characters. Control tokens of `hidden` that are no part of a marker are swallowed.
 
     Without `repair`, calls that are not written exactly right are cut (see `CallSyntax`). `calls` counts the calls begun.
     """
@@ -131,6 +134,7 @@ class OutputParser:
         state: str | None = None,
         specials: Mapping[str, int] | None = None,
         *,
+        hidden: Container[int] = (),
         repair: bool = True,
     ) -> None:
         self.calls = 0
@@ -138,6 +142,7 @@ class OutputParser:
         self._repair = repair
         self._symbols: dict[int, str] = {}  # a control token of some marker -> the character that stands for it here
         self._spellings: dict[int, str] = {}  # the same, as a translation table back to spellings
+        self._hidden = hidden
         self._sanitise = specials is not None
         self._rules = self._compile(specials or {})
         self._buffer, self._pos = "", 0  # characters not yet understood
@@ -157,7 +162,10 @@ class OutputParser:
 
     def feed(self, text: str, id: int | None = None) -> list[Event]:
         """Read more output. `id` is given for text that is one control token."""
-        if id is not None and id in self._symbols:
+        if id is not None and (id in self._symbols or id in self._hidden):
+            if id not in self._symbols:
+                self._symbols[id] = symbol = chr(_FIRST_STRAY + len(self._symbols))
+                self._spellings[ord(symbol)] = text
             text = self._symbols[id]
         elif self._sanitise and not text.isascii():
             text = re.sub("[\ud800-\udfff]", "\ufffd", text)
@@ -260,6 +268,11 @@ class OutputParser:
 
     def _move(self, marker: str) -> None:
         """Follow a marker that stands at the reading position."""
+        if re.match(_STRAY, marker):
+            if self._blank:
+                self._show("")
+            self._consume(marker)
+            return
         target, *actions = self._rules[self._state].moves[marker]
         self._pos += len(marker)
         self._put("swallowed", "", len("".join(self._blank)))
@@ -405,14 +418,17 @@ class OutputParser:
         for (state, marker), move in self._format.moves.items():
             for spelling in sorted(specials, key=len, reverse=True):
                 if spelling in marker:
-                    symbol = self._symbols.setdefault(specials[spelling], chr(0xDC00 + len(self._symbols)))
+                    symbol = self._symbols.setdefault(specials[spelling], chr(_FIRST_SYMBOL + len(self._symbols)))
                     self._spellings[ord(symbol)] = spelling
                     marker = marker.replace(spelling, symbol)
             moves.setdefault(state, {})[marker] = move
             moves.setdefault(move[0], {})
         for state in (self._format.start, "content", *(state for _, state in self._format.starts)):
             moves.setdefault(state, {})
-        return {state: _Rules(rules) for state, rules in moves.items()}
+        return {
+            state: _Rules(rules, strays=self._sanitise and self._format.kind(state) != "guess")
+            for state, rules in moves.items()
+        }
 
 
 def merged(events: Sequence[Event]) -> list[Event]:

@@ -43,7 +43,13 @@ class Reader:
         self._texts = [StopText(text, patient) for text in stop] + [StopText(text, stops.patient) for text in stops.texts]
         self._detokenizer = Detokenizer(tokenizer)
         self._filter = StopFilter(self._texts)
-        self._parser = OutputParser(format, format.state_after(tail, options), tokenizer.specials, repair=schemas is None)
+        self._parser = OutputParser(
+            format,
+            format.state_after(tail, options),
+            tokenizer.specials,
+            hidden=tokenizer.hidden,
+            repair=schemas is None,
+        )
         self._schemas = schemas
         self._names: dict[int, str] = {}
         self._arguments: list[str] = []

@@ -7,7 +7,7 @@ text can become one, and a control token is looked up by its exact spelling.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,6 +34,7 @@ _SPLITS = {"gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}
 #: GGUF token types: words of the vocabulary, and tokens that stand for their own spelling. Others are not in use.
 _WORD_TYPES = (1, 6)  # normal, byte
 _ADDED_TYPES = (2, 3, 4)  # unknown, control, user-defined
+_CONTROL_TYPE = 3
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -47,10 +48,20 @@ _BYTES = _byte_alphabet()
 
 
 class Tokenizer:
-    """A model's vocabulary. `specials` are its control tokens by spelling: every added token but those that are only
-    blanks, which are ordinary words. `vocab_size` is the highest id plus one. Safe to use from several threads."""
+    """A model's vocabulary. Safe to use from several threads.
 
-    def __init__(self, encoder: Encoder, words: Mapping[int, str], added: Mapping[str, int], spec: TokenizerSpec) -> None:
+    `specials` are its control tokens by spelling: every added token but those that are only blanks, which are ordinary
+    words. `hidden` are the ids of those that are never text for a reader. `vocab_size` is the highest id plus one.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        words: Mapping[int, str],
+        added: Mapping[str, int],
+        hidden: Iterable[int],
+        spec: TokenizerSpec,
+    ) -> None:
         """`words` are the byte-level tokens by id, `added` the tokens that stand for their own spelling."""
         self._encoder = encoder
         self._file = spec.file
@@ -63,6 +74,7 @@ class Tokenizer:
                 raise CheckpointError(f"the vocabulary has no token {id}, which should be {content!r}", file=spec.file)
         self.specials: Mapping[str, int] = MappingProxyType({**control, **spec.specials})
         self.vocab_size = max(known, default=-1) + 1
+        self.hidden = frozenset(hidden)
         self._control = frozenset(self.specials.values()) | frozenset(control.values())
 
     @classmethod
@@ -131,6 +143,7 @@ def _from_json(file: Path, spec: TokenizerSpec) -> Tokenizer:
         vocab = {str(word): int(id) for word, id in model["vocab"].items()}
         added = {str(entry["content"]): int(entry["id"]) for entry in entries}
         control = {content for content in added if not content.isspace()}
+        silent = {entry["content"] for entry in entries if entry.get("special") is True}
         merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]]
         model["merges"] = [list(pair) for pair in merges if "".join(pair) not in control]
     except (TypeError, ValueError, KeyError, AttributeError):
@@ -147,7 +160,8 @@ def _from_json(file: Path, spec: TokenizerSpec) -> Tokenizer:
         encoder = Encoder.from_str(json.dumps(data))
     except Exception as error:  # the library raises bare Exception
         raise broken(f"is not a tokenizer: {error}") from None
-    return Tokenizer(encoder, {id: word for word, id in vocab.items()}, added, spec)
+    hidden = [id for content, id in added.items() if content in silent]
+    return Tokenizer(encoder, {id: word for word, id in vocab.items()}, added, hidden, spec)
 
 
 def _kinds(value: Any) -> Iterator[Any]:
@@ -193,4 +207,5 @@ def _from_gguf(file: Path, spec: TokenizerSpec) -> Tokenizer:
         encoder.normalizer = NFC()
     encoder.pre_tokenizer = Chain([split, ByteLevel(add_prefix_space=False, use_regex=False)])
     encoder.add_tokens([AddedToken(token, normalized=False) for token, id in added.items() if token.isspace()])
-    return Tokenizer(encoder, words, added, spec)
+    hidden = [id for id in added.values() if types[id] == _CONTROL_TYPE]
+    return Tokenizer(encoder, words, added, hidden, spec)
