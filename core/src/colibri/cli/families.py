@@ -14,7 +14,7 @@ from .commands import Commands, settings_of
 
 if TYPE_CHECKING:
     from ..family import Capabilities
-    from ..plugins import Plugins
+    from ..plugins import PluginRow, Plugins
 
 
 def add(commands: Commands) -> None:
@@ -39,18 +39,26 @@ def as_json(plugins: Plugins) -> dict[str, Any]:
         "families": [
             {
                 "name": row.name,
-                "plugin": row.origin.name,
-                "distribution": row.origin.distribution,
-                "version": row.origin.version,
+                **_origin(row.origin),
                 "variants": [msgspec.to_builtins(variant) for variant in row.variants],
             }
             for row in plugins.families()
         ],
         "broken": [
-            {"plugin": row.name, "distribution": row.distribution, "version": row.version, "reason": row.error}
+            {
+                "plugin": row.name,
+                "distribution": row.distribution,
+                "version": row.version,
+                "file": row.file,
+                "reason": row.error,
+            }
             for row in plugins.broken()
         ],
     }
+
+
+def _origin(row: PluginRow) -> dict[str, Any]:
+    return {"plugin": row.name, "distribution": row.distribution, "version": row.version, "file": row.file}
 
 
 def as_table(plugins: Plugins) -> str:
