@@ -3,6 +3,7 @@
 #pragma once
 
 #ifdef COLIBRI_SIMDE
+#define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>
 #include <simde/x86/f16c.h>
 #else

@@ -1,0 +1,10 @@
+# Where the headers of SIMDe are found, kernels_test also runs the AVX-512 path, emulated, whatever the CPU.
+
+find_path(COLIBRI_SIMDE_INCLUDE simde/x86/avx512.h)
+if(COLIBRI_KERNELS_X86 AND COLIBRI_SIMDE_INCLUDE)
+  target_sources(kernels_test PRIVATE "${CMAKE_CURRENT_LIST_DIR}/avx512_emulated.cpp")
+  set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/avx512_emulated.cpp"
+    PROPERTIES COMPILE_OPTIONS "-O2;-mavx2;-mfma;-mf16c")
+  target_include_directories(kernels_test SYSTEM PRIVATE "${COLIBRI_SIMDE_INCLUDE}")
+  target_compile_definitions(kernels_test PRIVATE COLIBRI_EMULATED_AVX512)
+endif()
