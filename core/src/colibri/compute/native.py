@@ -99,7 +99,7 @@ class NativeRuntime:
 
     def logits(self, index: int) -> memoryview:
         """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
-        return memoryview(self._runtime.logits(index)).cast("f")
+        return memoryview(self._runtime.logits(index)).cast("f")  # type: ignore[return-value]  # mypy: memoryview[int]
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` positions of a slot to another."""

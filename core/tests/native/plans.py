@@ -1,0 +1,163 @@
+"""Small plans with weights made from a seed, for the native runtime and its second opinion to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colibri.compute.checkpoint import Tensor
+from colibri.compute.plan import Attr, Bank, Node, Plan, State, Weight
+from colibri.compute.runtime import Row, Runtime
+from colibri.testing.storage import quantise
+
+
+class Draft:
+    """A plan in the making and the file its weights lie in, one after another with `gap` stray bytes before each."""
+
+    def __init__(self, *, vocab: int = 40, context: int = 64, seed: int = 0, gap: int = 0) -> None:
+        self.vocab, self.context, self.gap = vocab, context, gap
+        self.random = np.random.default_rng(seed)
+        self.widths: list[int] = []
+        self.nodes: list[Node] = []
+        self.weights: list[Weight] = []
+        self.banks: list[Bank] = []
+        self.states: list[State] = []
+        self.data = bytearray()
+        self.places: list[tuple[str, int, int]] = []
+
+    def weight(self, *shape: int, dtype: str = "f32") -> int:
+        """A weight of normal numbers scaled to keep values near 1; returns its index."""
+        values = self.random.standard_normal(shape)
+        values = 1 + values / 8 if len(shape) == 1 else values * 1.5 / np.sqrt(shape[-1])
+        data = quantise(dtype, values.astype(np.float32))
+        self.data += b"\xa5" * self.gap
+        self.places.append((dtype, len(self.data), len(data)))
+        self.data += data
+        self.weights.append(Weight(f"w{len(self.weights)}", shape))
+        return len(self.weights) - 1
+
+    def node(
+        self,
+        op: str,
+        inputs: Sequence[int],
+        width: int,
+        weights: Sequence[int] = (),
+        bank: int = -1,
+        state: int = -1,
+        **attrs: Attr,
+    ) -> int:
+        """Add an operation; returns the value it makes."""
+        self.widths.append(width)
+        out = len(self.widths) - 1
+        self.nodes.append(Node(op, tuple(inputs), out, tuple(weights), bank, state, attrs))
+        return out
+
+    def embed(self, width: int, dtype: str = "f32") -> int:
+        return self.node("embed", [], width, [self.weight(self.vocab, width, dtype=dtype)])
+
+    def linear(self, x: int, out: int, *, bias: bool = False, dtype: str = "f32") -> int:
+        weights = [self.weight(out, self.widths[x], dtype=dtype)] + [self.weight(out)] * bias
+        return self.node("linear", [x], out, weights)
+
+    def norm(self, x: int, group: int = 0) -> int:
+        width = self.widths[x]
+        return self.node("rms_norm", [x], width, [self.weight(group or width)], eps=1e-5, group=group)
+
+    def kv(self, k_width: int, v_width: int) -> int:
+        self.states.append(State("kv", k_width, v_width))
+        return len(self.states) - 1
+
+    def attend(
+        self,
+        x: int,
+        *,
+        heads: int,
+        kv_heads: int,
+        dim: int,
+        v_dim: int = 0,
+        window: int = 0,
+        rope: Mapping[str, Any] | None = None,
+        dtype: str = "f32",
+    ) -> int:
+        """A whole attention on x: q, k, v, rope, attention, output, residual."""
+        v_dim = v_dim or dim
+        q = self.linear(x, heads * dim, dtype=dtype)
+        k = self.linear(x, kv_heads * dim, dtype=dtype)
+        v = self.linear(x, kv_heads * v_dim, dtype=dtype)
+        if rope is not None:
+            q = self.node("rope", [q], heads * dim, heads=heads, head_dim=dim, **rope)
+            k = self.node("rope", [k], kv_heads * dim, heads=kv_heads, head_dim=dim, **rope)
+        state = self.kv(kv_heads * dim, kv_heads * v_dim)
+        attrs = {"heads": heads, "kv_heads": kv_heads, "scale": dim**-0.5, "window": window}
+        a = self.node("attention", [q, k, v], heads * v_dim, state=state, **attrs)
+        return self.node("add", [x, self.linear(a, self.widths[x], dtype=dtype)], self.widths[x])
+
+    def mixture(
+        self,
+        x: int,
+        *,
+        experts: int,
+        top_k: int,
+        inner: int,
+        normalise: bool = False,
+        factor: float = 1.0,
+        dtype: str = "f32",
+        down: str = "",
+    ) -> int:
+        """Router, experts and residual on x."""
+        width = self.widths[x]
+        scores = self.linear(x, experts)
+        routes = self.node("route", [scores], 2 * top_k, top_k=top_k, score="softmax", normalise=normalise, factor=factor)
+        gate = tuple(self.weight(inner, width, dtype=dtype) for _ in range(experts))
+        up = tuple(self.weight(inner, width, dtype=dtype) for _ in range(experts))
+        downs = tuple(self.weight(width, inner, dtype=down or dtype) for _ in range(experts))
+        self.banks.append(Bank(f"bank{len(self.banks)}", width, inner, gate, up, downs))
+        y = self.node("experts", [x, routes], width, bank=len(self.banks) - 1)
+        return self.node("add", [x, y], width)
+
+    def plan(self, x: int, dtype: str = "f32") -> Plan:
+        """The plan that ends in a head on x."""
+        logits = self.linear(x, self.vocab, dtype=dtype)
+        return Plan(
+            vocab=self.vocab,
+            context=self.context,
+            widths=tuple(self.widths),
+            nodes=tuple(self.nodes),
+            weights=tuple(self.weights),
+            banks=tuple(self.banks),
+            states=tuple(self.states),
+            logits=logits,
+        )
+
+    def tensors(self, folder: Path) -> dict[str, Tensor]:
+        """Write the weights; where each lies."""
+        file = folder / "weights.bin"
+        file.write_bytes(self.data)
+        return {
+            weight.name: Tensor(weight.name, dtype, weight.shape, file, offset, size)
+            for weight, (dtype, offset, size) in zip(self.weights, self.places, strict=True)
+        }
+
+
+def run(runtime: Runtime, tokens: Sequence[int], *, chunk: int, slot: int = 0, start: int = 0) -> list[bytes]:
+    """The logits of every position of `tokens`, computed `chunk` rows at a time."""
+    found: list[bytes] = []
+    for at in range(0, len(tokens), chunk):
+        part = tokens[at : at + chunk]
+        runtime.step([Row(token, slot, start + at + i, logits=True) for i, token in enumerate(part)])
+        found += [bytes(runtime.logits(i)) for i in range(len(part))]
+    return found
+
+
+def floats(rows: Sequence[bytes]) -> Any:
+    """Rows of float32 bytes as an array [rows, vocab]."""
+    return np.stack([np.frombuffer(row, np.float32) for row in rows])
+
+
+def error(found: Sequence[bytes], expected: Sequence[bytes]) -> float:
+    """The difference of two runs in relative norm, of the worst row."""
+    a, b = floats(found).astype(np.float64), floats(expected).astype(np.float64)
+    return float((np.linalg.norm(a - b, axis=1) / np.linalg.norm(b, axis=1)).max())
