@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -170,6 +171,15 @@ class Client:
         """The client goes away."""
         self.transport.closed = True
         self.connection.connection_lost(None)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what will happen soon."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never happened")
 
 
 def request(method: str, path: str, body: Any = None, **headers: str) -> bytes:

@@ -13,7 +13,7 @@ from colibri.api.message import Reply, Request
 from colibri.settings import Settings
 
 from ..api.fake import HELLO, FakeService, Script, events
-from .fake import Answer, Client, ask, request
+from .fake import Answer, Client, ask, request, until
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -321,8 +321,7 @@ def test_a_reader_that_never_reads_is_dropped() -> None:
         client.send(request("POST", "/v1/chat/completions", {**CHAT, "stream": True}))
         await client.settle(4)
         client.connection.pause_writing()
-        while not client.transport.aborted:
-            await asyncio.sleep(0.001)
+        await until(lambda: client.transport.aborted)
         await client.settle()
         assert not service.live
         assert not client.traffic.connections
@@ -332,8 +331,7 @@ def test_a_reader_that_never_reads_is_dropped() -> None:
 
 def test_requests_that_never_end_and_idle_connections_time_out() -> None:
     async def until_closed(client: Client) -> None:
-        while not client.transport.closed:
-            await asyncio.sleep(0.001)
+        await until(lambda: client.transport.closed)
         await client.settle(3)
         assert not client.traffic.connections
 
