@@ -56,16 +56,20 @@ def with_model(settings: Settings) -> Settings:
 
 @contextlib.asynccontextmanager
 async def serving(settings: Settings, plugins: Plugins, on_progress: Callable[[str, float], None]) -> AsyncIterator[Running]:
-    """Load the model and listen; on leaving, stop listening, let running answers end, and unload."""
+    """Load the model and listen; on leaving, stop listening, let running answers end, and unload.
+
+    It listens before the model is loaded: a port that is taken shows at once, and /health tells how loading goes.
+    """
     from ..api.app import build
     from ..http import server as http
     from ..serve.service import ModelService
 
-    service = await ModelService.open(settings, plugins, on_progress)
+    service = await ModelService.open(settings, plugins, on_progress, wait=False)
     try:
         server = await http.serve(build(service, settings, plugins))
+        running = Running(_url(settings.host, server.port), settings, service)
         try:
-            running = Running(_url(settings.host, server.port), settings, service)
+            await service.loaded()
             await plugins.server_started(running)
             try:
                 yield running
@@ -125,10 +129,11 @@ def greeting(running: Running) -> str:
 
 
 class Progress:
-    """Shows on stderr how far loading is: a line that changes on a terminal, a line a stage elsewhere."""
+    """Shows on stderr how far loading is: a line that changes on a terminal, a line a stage elsewhere unless `quiet`."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
         self._out = out or sys.stderr
+        self._quiet = quiet
         self._live = self._out.isatty()
         self._stage = ""
 
@@ -142,7 +147,7 @@ class Progress:
         """`stage` in words, `fraction` from 0 to 1."""
         if self._live:
             print(f"\r{stage} {fraction:4.0%}\x1b[K", end="", file=self._out, flush=True)
-        elif stage != self._stage:
+        elif stage != self._stage and not self._quiet:
             print(stage, file=self._out, flush=True)
         self._stage = stage
 

@@ -60,7 +60,7 @@ def _own_server(settings: Settings) -> Iterator[str]:
         task = asyncio.current_task()
         assert task is not None
         begun.set_result((asyncio.get_running_loop(), task))
-        with Progress() as progress:
+        with Progress(quiet=True) as progress:
             async with serving(settings, plugins, progress) as running:
                 progress.clear()
                 ready.set_result(running.url)
