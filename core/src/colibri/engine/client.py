@@ -13,7 +13,7 @@ from ..settings import Settings
 from .exits import in_words
 from .frames import Accept, Cancel, Done, Error, FromEngine, Progress, Ready, Stop, Submit, Tokens
 from .process import Process
-from .protocol import State, Status
+from .protocol import State, Status, unavailable
 from .slots import Slots
 from .stream import OnEnd, Stream
 from .wire import Malformed
@@ -201,18 +201,3 @@ class LocalEngine:
         self._status = Status(state, detail, fraction, restarts)
         for listener in self._listeners:
             listener(self._status)
-
-
-def unavailable(status: Status) -> Unavailable:
-    """Why an engine in this state takes no request."""
-    if status.state == "failed":
-        return Unavailable(f"The model can't be served: {status.detail}.", code="engine_failed")
-    if status.state == "closed":
-        return Unavailable("The server is shutting down.", code="engine_closed")
-    if status.state == "restarting":
-        message = f"The engine is being started again: {status.detail or 'it ended unexpectedly'}."
-    else:
-        message = (
-            f"The model is still loading ({status.detail or 'starting'}, {status.fraction:.0%}). Try again in a moment."
-        )
-    return Unavailable(message, headers=(("Retry-After", "2"),))

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from ..errors import Unavailable
 from .frames import Ready, Submit
 from .stream import OnEnd, Stream
 
@@ -66,3 +67,18 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Fail what is in flight and leave nothing behind. Idempotent."""
         ...
+
+
+def unavailable(status: Status) -> Unavailable:
+    """Why an engine in this state takes no request."""
+    if status.state == "failed":
+        return Unavailable(f"The model can't be served: {status.detail}.", code="engine_failed")
+    if status.state == "closed":
+        return Unavailable("The server is shutting down.", code="engine_closed")
+    if status.state == "restarting":
+        message = f"The engine is being started again: {status.detail or 'it ended unexpectedly'}."
+    else:
+        message = (
+            f"The model is still loading ({status.detail or 'starting'}, {status.fraction:.0%}). Try again in a moment."
+        )
+    return Unavailable(message, headers=(("Retry-After", "2"),))

@@ -21,7 +21,7 @@ import msgspec
 from ..compute.runtime import Row
 from ..engine.frames import Ready, Submit
 from ..engine.planner import Planner
-from ..engine.protocol import Status
+from ..engine.protocol import Status, unavailable
 from ..engine.stream import OnEnd, Stream
 from ..errors import CheckpointError, Unavailable
 from ..settings import Settings
@@ -119,7 +119,7 @@ def replying(reply: Sequence[int], end: int) -> Pick:
 class ScriptedEngine:
     """An Engine in this process: the real planner on a runtime, one step for each turn of the event loop.
 
-    It is ready at once unless `ready=False`; `crash` and `restart` play what a worker process can do.
+    It is ready at once unless `ready=False`; `announce`, `crash` and `restart` play what a worker process can do.
     """
 
     def __init__(self, runtime: ScriptedRuntime | None = None, *, chunk: int = 4, ready: bool = True) -> None:
@@ -150,7 +150,7 @@ class ScriptedEngine:
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        self._announce(self._status)
+        self.announce(self._status)
 
     async def close(self) -> None:
         self.crash(Unavailable("The server is shutting down.", code="engine_closed"), Status("closed"))
@@ -160,7 +160,7 @@ class ScriptedEngine:
 
     def submit(self, submit: Submit, on_end: OnEnd | None = None) -> Stream:
         if self._status.state != "ready":
-            raise Unavailable(f"The engine is {self._status.state}.")
+            raise unavailable(self._status)
         stream = self.streams[submit.id] = Stream(submit.id, on_end)
         self._planner.submit(submit)
         self._wake()
@@ -179,7 +179,7 @@ class ScriptedEngine:
 
     def crash(self, error: Exception, status: Status | None = None) -> None:
         """Be as after the death of a worker: everything in flight fails with `error`."""
-        self._announce(status or Status("restarting", str(error), restarts=self._status.restarts + 1))
+        self.announce(status or Status("restarting", str(error), restarts=self._status.restarts + 1))
         streams, self.streams = self.streams, {}
         for stream in streams.values():
             stream.fail(error)  # type: ignore[arg-type]
@@ -194,14 +194,15 @@ class ScriptedEngine:
 
     def restart(self) -> None:
         """Be ready (again)."""
-        self._announce(Status("ready", restarts=self._status.restarts))
+        self.announce(Status("ready", restarts=self._status.restarts))
 
     def resume(self) -> None:
         """Go on after `paused` was set."""
         self.paused = False
         self._wake()
 
-    def _announce(self, status: Status) -> None:
+    def announce(self, status: Status) -> None:
+        """Change status."""
         self._status = status
         for listener in self._listeners:
             listener(status)

@@ -1,0 +1,145 @@
+"""From a request to what the engine and the reader need, before anything is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..chat.conversation import Conversation, TurnOptions
+from ..chat.prompt import Prompt, Text
+from ..chat.reader import Reader
+from ..chat.schemas import ToolSchemas
+from ..chat.tokenizer import Tokenizer
+from ..errors import CheckpointError, ColibriError, PluginError
+from ..family import Family, Sampling, Variant
+from ..settings import Settings
+from .continuation import continues
+from .refusals import allowed
+from .request import GenerationRequest
+
+#: Texts longer than this many characters are tokenised in a thread, so that running streams don't stall.
+LONG_TEXT = 100_000
+
+#: How much of the prompt's end tells an output format in which state the answer starts, in characters.
+_TAIL = 512
+
+T = TypeVar("T")
+
+
+class Model(Struct, frozen=True):
+    """What is served, and with which settings."""
+
+    family: Family
+    variant: Variant
+    tokenizer: Tokenizer
+    settings: Settings
+
+    def stop_ids(self, options: TurnOptions) -> list[int]:
+        """The tokens at which a turn ends. Raises CheckpointError if the vocabulary lacks one."""
+        stops = self.ask(lambda family: family.stops(self.variant, options))
+        known = self.tokenizer.specials
+        missing = next((token for token in stops.specials if token not in known), None)
+        if missing is not None:
+            raise CheckpointError(f"the vocabulary has no control token {missing!r}, where turns end")
+        return [known[token] for token in stops.specials]
+
+    def sampling(self, options: TurnOptions) -> Sampling:
+        """The defaults: the family's, with the temperature of the settings."""
+        sampling = self.ask(lambda family: family.sampling(self.variant, options))
+        temperature = self.settings.temp
+        return sampling if temperature is None else replace(sampling, temperature=temperature)
+
+    def ask(self, question: Callable[[Family], T]) -> T:
+        """What the family answers. Its own mistakes become a PluginError."""
+        try:
+            return question(self.family)
+        except ColibriError:
+            raise
+        except Exception as error:
+            raise PluginError(f"family {self.family.name} failed: {type(error).__name__}: {error}") from error
+
+
+class Prepared(Struct, frozen=True):
+    """A request that this model can serve: the prompt, and how its answer is made and read."""
+
+    prompt: Prompt
+    reader: Reader
+    stop_ids: list[int]
+    max_tokens: int
+    sampling: Sampling
+    slot: int | None
+
+
+def prepare(model: Model, request: GenerationRequest) -> Prepared:
+    """Check and render a request. Raises BadRequest or Refusal, naming the field."""
+    if request.conversation is not None:
+        return _prepare_turn(model, request, request.conversation)
+    assert request.text is not None, "a request has a conversation or a text"
+    reader = Reader(model.tokenizer, stop=request.stop, patient=request.ignore_leading_stop)
+    return _prepared(model, request, Prompt((Text(request.text),)), reader, request.options)
+
+
+def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conversation) -> Prepared:
+    variant, settings = model.variant, model.settings
+    options = _with_defaults(variant, request.options, settings)
+    options = allowed(variant, conversation, options)
+    if variant.capabilities.tools == "none" and conversation.tools:
+        conversation = replace(conversation, tools=())  # declared and, by tool_choice none, not to be used
+    if options.cue == "new" and continues(conversation, variant.capabilities, enabled=settings.continue_assistant):
+        options = replace(options, cue="continue")
+    schemas = ToolSchemas(conversation.tools) if options.strict_tools else None
+    prompt = model.ask(lambda family: family.render(variant, conversation, options))
+    reader = Reader(
+        model.tokenizer,
+        model.ask(lambda family: family.output(variant, conversation, options)),
+        tail=_tail(prompt),
+        options=options,
+        stops=model.ask(lambda family: family.stops(variant, options)),
+        stop=request.stop,
+        patient=request.ignore_leading_stop,
+        schemas=schemas,
+    )
+    return _prepared(model, request, prompt, reader, options)
+
+
+def _with_defaults(variant: Variant, options: TurnOptions, settings: Settings) -> TurnOptions:
+    """The server's wish for thinking, where the client has none and the variant leaves the choice."""
+    silent = options.thinking is None and options.effort is None
+    if silent and settings.think is not None and variant.capabilities.thinking == "optional":
+        options = replace(options, thinking=settings.think)
+    return replace(options, tool_fallback=options.tool_fallback or settings.tool_fallback)
+
+
+def _prepared(model: Model, request: GenerationRequest, prompt: Prompt, reader: Reader, options: TurnOptions) -> Prepared:
+    limit = model.settings.max_tokens
+    return Prepared(
+        prompt,
+        reader,
+        model.stop_ids(options),
+        limit if request.max_tokens is None else min(request.max_tokens, limit),
+        request.sampling,
+        request.slot,
+    )
+
+
+def _tail(prompt: Prompt) -> str:
+    pieces: list[str] = []
+    length = 0
+    for piece in reversed(prompt.pieces):
+        if length >= _TAIL:
+            break
+        text = Prompt((piece,)).text
+        pieces.append(text)
+        length += len(text)
+    return "".join(reversed(pieces))
+
+
+async def tokenise(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
+    """The prompt's token ids."""
+    if sum(len(piece.text) for piece in prompt.pieces if isinstance(piece, Text)) > LONG_TEXT:
+        return await asyncio.to_thread(tokenizer.encode, prompt)
+    return tokenizer.encode(prompt)

@@ -1,0 +1,75 @@
+"""What a request asks for and its model does not claim: refused by name, before anything is rendered."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..chat.conversation import Conversation, MediaPart, TurnOptions
+from ..errors import Refusal
+from ..family import Variant
+
+
+def allowed(variant: Variant, conversation: Conversation, options: TurnOptions) -> TurnOptions:
+    """The options to render with. Raises Refusal for the first thing that `variant` does not claim."""
+    _inputs(variant, conversation)
+    _tools(variant, conversation, options)
+    return _thinking(variant, options)
+
+
+def _inputs(variant: Variant, conversation: Conversation) -> None:
+    claimed = variant.capabilities.inputs
+    for number, turn in enumerate(conversation.turns):
+        for part in turn.content or ():
+            if isinstance(part, MediaPart) and part.kind not in claimed:
+                raise Refusal(
+                    f"{variant.title} does not take {part.kind} input; it takes {' and '.join(claimed)}.",
+                    code="unsupported_content_type",
+                    param=f"messages.{number}.content",
+                )
+
+
+def _tools(variant: Variant, conversation: Conversation, options: TurnOptions) -> None:
+    claims, choice = variant.capabilities, options.tool_choice.mode
+    if conversation.tools and choice != "none":
+        if claims.tools == "none":
+            raise Refusal(f"{variant.title} does not support tools. Leave out `tools`.", param="tools")
+        if claims.tools == "fallback" and not options.tool_fallback:
+            raise Refusal(
+                f"{variant.title} has no tool format of its own. Start the server with --tool-fallback to have tools "
+                "described in the prompt.",
+                param="tools",
+            )
+    if choice in ("required", "named"):
+        if claims.tools == "none" or claims.tool_choice == "none":
+            raise Refusal(
+                f"{variant.title} can't be told to call a tool: `tool_choice` must be auto or none.", param="tool_choice"
+            )
+        if choice == "named" and options.tool_choice.name not in {tool.name for tool in conversation.tools}:
+            raise Refusal(f"`tool_choice` names {options.tool_choice.name!r}, which is not in `tools`.", param="tool_choice")
+    if options.strict_tools and not claims.strict_tools:
+        raise Refusal(f"{variant.title} does not support strict tool calls.", param="strict_tool_calls")
+
+
+def _thinking(variant: Variant, options: TurnOptions) -> TurnOptions:
+    claims = variant.capabilities
+    if options.effort is not None:
+        if claims.thinking == "none":
+            raise Refusal(
+                f"{variant.title} does not think: leave out `reasoning_effort` or set it to none.", param="reasoning_effort"
+            )
+        if claims.efforts and options.effort not in claims.efforts:
+            raise Refusal(
+                f"{variant.title} knows the efforts {', '.join(claims.efforts)}; `reasoning_effort` {options.effort!r} is "
+                "not one of them.",
+                code="unsupported_value",
+                param="reasoning_effort",
+            )
+        if not claims.efforts:  # any effort but none means: think
+            options = replace(options, effort=None, thinking=True if options.thinking is None else options.thinking)
+    if options.thinking and claims.thinking == "none":
+        raise Refusal(f"{variant.title} does not think: `enable_thinking` can't be true.", param="enable_thinking")
+    if options.thinking is False and claims.thinking == "always":
+        raise Refusal(f"{variant.title} always thinks: `enable_thinking` can't be false.", param="enable_thinking")
+    if options.preserve_thinking and not claims.preserve:
+        raise Refusal(f"{variant.title} does not keep past reasoning.", param="preserve_thinking")
+    return options
