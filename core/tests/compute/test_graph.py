@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_named(g: Graph, name: str) -> None:
     ],
 )
 def test_a_wrong_declaration_is_the_plugins_fault(g: Graph, declare_it: Callable[[Graph], object]) -> None:
-    with pytest.raises(PluginError, match="^graph: "):
+    with pytest.raises(PluginError, match=r"^graph: "):
         declare_it(g)
 
 

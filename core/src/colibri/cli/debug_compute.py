@@ -76,7 +76,7 @@ def _rows(runtime: Runtime, case: LogitsCase) -> Iterable[list[float]]:
         rows = [Row(token, 0, first + i, logits=first + i >= case.start) for i, token in enumerate(chunk)]
         runtime.step(rows)
         for index in range(sum(row.logits for row in rows)):
-            yield runtime.logits(index).tolist()
+            yield [float(value) for value in runtime.logits(index)]
 
 
 def graph(settings: Settings, plugins: Plugins, write: Callable[[str], object], as_json: bool = False) -> int:

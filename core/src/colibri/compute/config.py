@@ -61,10 +61,10 @@ class Config:
             raise self.error(key, f"must be a string, not {_short(value)}")
         return value
 
-    def split(self, key: str, whole: int, parts: int) -> int:
-        """whole / parts, where `key` gave the parts: they must divide it."""
+    def split(self, key: str, parts: int, whole_key: str, whole: int) -> int:
+        """whole / parts, as the two keys gave them: the parts must divide the whole."""
         if whole % parts:
-            raise self.error(key, f"is {parts}, which does not divide {whole}")
+            raise self.error(key, f"is {parts}, which does not divide {whole_key}, {whole}")
         return whole // parts
 
     def part(self, key: str) -> Config | None:

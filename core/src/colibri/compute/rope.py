@@ -44,6 +44,8 @@ def _from_gguf(config: Config, head_dim: int, context: int) -> Rope:
     theta = config.number("rope.freq_base", 10000.0)
     dims = _rotated(config, config.size("rope.dimension_count", head_dim, most=head_dim), head_dim)
     kind = config.word("rope.scaling.type", "none")
+    if kind not in ("none", "linear", "yarn"):
+        raise config.error("rope.scaling.type", f"{kind[:32]!r} is unknown; none, linear and yarn can be computed")
     names = {
         "factor": "factor",
         "original_context_length": "original_max_position_embeddings",
@@ -74,7 +76,7 @@ def _scaled(kind: str, rules: Config, theta: float, dims: int, head_dim: int, co
     elif kind == "yarn":
         inv_freq, factor = _yarn(inv_freq, rules, theta, dims, context)
     elif kind != "default":
-        raise rules.error("rope_type", f"{kind!r} is unknown; default, linear, llama3 and yarn can be computed")
+        raise rules.error("rope_type", f"{kind[:32]!r} is unknown; default, linear, llama3 and yarn can be computed")
     # The published models were trained with single-precision frequencies; rounding here gives every platform the same.
     return Rope(head_dim, tuple(struct.unpack("f", struct.pack("f", f))[0] for f in inv_freq), factor)
 

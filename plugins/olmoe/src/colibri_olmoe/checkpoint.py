@@ -46,8 +46,8 @@ def _from_json(config: Config) -> OlmoeConfig:
     config.check_plain()
     heads = config.size("num_attention_heads")
     kv_heads = config.size("num_key_value_heads", heads)
-    config.split("num_key_value_heads", heads, kv_heads)
-    head_dim = config.split("num_attention_heads", config.size("hidden_size"), heads)
+    config.split("num_key_value_heads", kv_heads, "num_attention_heads", heads)
+    head_dim = config.split("num_attention_heads", heads, "hidden_size", config.size("hidden_size"))
     experts = config.size("num_experts", 64, most=65536)
     activation = config.word("hidden_act", "silu")
     if activation != "silu":
@@ -75,8 +75,8 @@ def _from_json(config: Config) -> OlmoeConfig:
 def _from_gguf(config: Config, checkpoint: Checkpoint) -> OlmoeConfig:
     heads = config.size("attention.head_count")
     kv_heads = config.size("attention.head_count_kv", heads)
-    config.split("attention.head_count_kv", heads, kv_heads)
-    head_dim = config.split("attention.head_count", config.size("embedding_length"), heads)
+    config.split("attention.head_count_kv", kv_heads, "attention.head_count", heads)
+    head_dim = config.split("attention.head_count", heads, "embedding_length", config.size("embedding_length"))
     experts = config.size("expert_count", most=65536)
     context = config.size("context_length", 4096)
     return OlmoeConfig(

@@ -44,8 +44,10 @@ def _from_json(config: Config) -> QwenConfig:
     layers = config.size("num_hidden_layers", most=4096)
     heads = config.size("num_attention_heads")
     kv_heads = config.size("num_key_value_heads", heads)
-    config.split("num_key_value_heads", heads, kv_heads)
-    head_dim = config.size("head_dim", 0, least=0) or config.split("num_attention_heads", config.size("hidden_size"), heads)
+    config.split("num_key_value_heads", kv_heads, "num_attention_heads", heads)
+    hidden = config.size("hidden_size")
+    own = config.size("head_dim", 0, least=0)
+    head_dim = own or config.split("num_attention_heads", heads, "hidden_size", hidden)
     activation = config.word("hidden_act", "silu")
     if activation != "silu":
         raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
@@ -83,9 +85,10 @@ def _from_gguf(config: Config, checkpoint: Checkpoint) -> QwenConfig:
     layers = config.size("block_count", most=4096)
     heads = config.size("attention.head_count")
     kv_heads = config.size("attention.head_count_kv", heads)
-    config.split("attention.head_count_kv", heads, kv_heads)
-    width = config.size("embedding_length")
-    head_dim = config.size("attention.key_length", 0, least=0) or config.split("attention.head_count", width, heads)
+    config.split("attention.head_count_kv", kv_heads, "attention.head_count", heads)
+    hidden = config.size("embedding_length")
+    own = config.size("attention.key_length", 0, least=0)
+    head_dim = own or config.split("attention.head_count", heads, "embedding_length", hidden)
     context = config.size("context_length", 32768)
     return QwenConfig(
         layers=layers,
