@@ -26,6 +26,7 @@ class Capabilities(Struct, frozen=True):
     `narrow`ing the declared tools to the named one as well.
     `thinking`: `none`, `optional` or `always`; `efforts` the effort words the family knows, weakest first.
     `preserve`: past reasoning can be kept (`preserve_thinking`). `logprobs`: `none`, `generated` or `prompt`.
+    `developer`: prompts have a developer role of their own; else developer turns are rendered as system turns.
     `drafts`: the family's own draft heads. `grammar`: output can be constrained. `decide`: answers System One natively.
     """
 
@@ -41,6 +42,7 @@ class Capabilities(Struct, frozen=True):
     drafts: Literal["none", "mtp"] = "none"
     grammar: bool = False
     decide: bool = False
+    developer: bool = False
 
 
 class Sampling(Struct, frozen=True):

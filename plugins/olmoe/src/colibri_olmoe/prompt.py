@@ -1,0 +1,37 @@
+"""How OLMoE-1B-7B-0125-Instruct chat prompts are written: role markers that are plain text, one token around it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from colibri.chat.conversation import Conversation, TurnOptions
+from colibri.chat.prompt import Piece, Prompt, Special, prompt
+from colibri.errors import BadRequest
+
+#: Begins the text and ends each answer: the token with id 50279, by what the 0125 vocabulary calls it.
+EOS = Special("|||IP_ADDRESS|||")
+EOS_ID = 50279
+
+
+def render(conversation: Conversation, options: TurnOptions) -> Prompt:
+    """The prompt of a conversation. Raises BadRequest for a continuation of what is no open answer."""
+    turns = conversation.turns
+    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
+        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
+    return prompt(_pieces(conversation, options))
+
+
+def _pieces(conversation: Conversation, options: TurnOptions) -> Iterator[Piece | str]:
+    yield EOS
+    for index, turn in enumerate(conversation.turns):
+        last = index == len(conversation.turns) - 1
+        if turn.role == "assistant":
+            yield f"<|assistant|>\n{turn.text}"
+            if not (last and options.cue == "continue"):
+                yield EOS
+            if not last:
+                yield "\n"
+        elif turn.role in ("system", "user"):
+            yield f"<|{turn.role}|>\n{turn.text}\n"
+    if options.cue == "new":
+        yield "<|assistant|>\n"
