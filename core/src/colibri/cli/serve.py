@@ -145,6 +145,8 @@ class Progress:
 
     def __call__(self, stage: str, fraction: float) -> None:
         """`stage` in words, `fraction` from 0 to 1."""
+        if not stage:
+            return
         if self._live:
             print(f"\r{stage} {fraction:4.0%}\x1b[K", end="", file=self._out, flush=True)
         elif stage != self._stage and not self._quiet:
