@@ -48,7 +48,10 @@ class Answer(Struct):
 
 
 def parse(data: bytes, *, head_only: bool = False) -> list[Answer]:
-    """The answers in `data`, which must hold whole answers and nothing else. 100 Continue counts as one."""
+    """The answers in `data`, which must hold whole answers and nothing else. 100 Continue counts as one.
+
+    With `head_only` the first one may answer a HEAD, and then has no body whatever its headers say.
+    """
     answers = []
     while data:
         head, blank, data = data.partition(b"\r\n\r\n")
@@ -60,7 +63,9 @@ def parse(data: bytes, *, head_only: bool = False) -> list[Answer]:
         number = int(status.split(" ")[1])
         if headers.get("transfer-encoding") == "chunked":
             body, data = _unchunk(data)
-        elif "content-length" in headers and not head_only:
+        elif head_only and not answers and not data.startswith(b"{"):
+            body = b""
+        elif "content-length" in headers:
             size = int(headers["content-length"])
             body, data = data[:size], data[size:]
             assert len(body) == size

@@ -249,7 +249,9 @@ class Connection(asyncio.Protocol):
         exchange = self._incoming
         if exchange is None:
             head = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._headers}
-            exchange = Exchange(self, Request("GET", "", headers=head), keep_alive=False, chunked=True)
+            # The parser still has the method of the request before until a target has come.
+            method = self._parser.get_method().decode("latin-1") if self._target else "GET"
+            exchange = Exchange(self, Request(method, "", headers=head), keep_alive=False, chunked=True)
             self._exchanges.append(exchange)
         exchange.fail(error)
         self._incoming = None
