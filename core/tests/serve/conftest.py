@@ -128,11 +128,13 @@ def engine_saying(text: str, *, ready: bool = True, **sizes: Any) -> ScriptedEng
     return ScriptedEngine(ScriptedRuntime(vocab=VOCAB, pick=replying(spelled(text), END), **sizes), chunk=32, ready=ready)
 
 
-def service_on(engine: ScriptedEngine, tokenizer: Tokenizer, family: Family | None = None, **settings: Any) -> ModelService:
+def service_on(
+    engine: ScriptedEngine, tokenizer: Tokenizer, family: Family | None = None, *, plugins: Any = None, **settings: Any
+) -> ModelService:
     """A service on that engine."""
     family = family or Family()
     values = Settings(**{"kv_slots": engine.runtime.slots, **settings})
-    return ModelService(Model(family, family.variant, tokenizer, values), engine, "fake-1")
+    return ModelService(Model(family, family.variant, tokenizer, values), engine, "fake-1", plugins=plugins)
 
 
 def user(text: str) -> Turn:

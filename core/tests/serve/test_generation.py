@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from colibri.chat.conversation import Conversation, Tool, ToolChoice, TurnOptions
+from colibri.chat.conversation import Conversation, Tool, TurnOptions
 from colibri.chat.events import Event
 from colibri.chat.tokenizer import Tokenizer
 from colibri.engine.protocol import Status
-from colibri.errors import BadRequest, ColibriError, EngineError, ModelOutputError, Overloaded, Refusal, Unavailable
+from colibri.errors import BadRequest, ColibriError, EngineError, ModelOutputError, Overloaded, PluginError, Unavailable
 from colibri.hookspecs import RequestRecord
 from colibri.serve.generation import ModelGeneration
 from colibri.serve.request import GenerationRequest
 from colibri.serve.service import ModelService
 
-from .conftest import engine_saying, service_on, spelled, user
+from .conftest import Family, engine_saying, service_on, spelled, user
 
 WEATHER = Tool("weather", {}, {"properties": {"city": {"type": "string"}}, "required": ["city"]})
 
@@ -181,13 +181,11 @@ def test_a_prompt_that_does_not_fit_is_refused_without_waiting(tokenizer: Tokeni
         engine.paused = True
         service = service_on(engine, tokenizer, max_queue=0)
         first = service.generate(chat())
-        waiting = asyncio.ensure_future(first.admitted())
-        await until(lambda: counts(service)["active"] == 1)
+        await first.admitted()
         with pytest.raises(BadRequest, match="maximum context length is 256 tokens") as caught:
             await service.generate(chat("x" * 300)).admitted()
         assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "messages")
         engine.resume()
-        await waiting
         assert shown(await read(first)) == "Hello"
 
     run(test)
@@ -228,6 +226,179 @@ def test_the_engine_dies(tokenizer: Tokenizer) -> None:
         assert service.health()[0] is True
         assert counts(service)["failed"] == 1
         assert counts(service)["completed"] == 2
+
+    run(test)
+
+
+def test_cancelling_while_waiting_for_a_slot(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        engine = engine_saying("Hello", slots=1)
+        engine.paused = True
+        service = service_on(engine, tokenizer)
+        running = service.generate(chat())
+        await running.admitted()
+        by_task, by_word = service.generate(chat()), service.generate(chat())
+        tasks = [asyncio.ensure_future(generation.admitted()) for generation in (by_task, by_word)]
+        await until(lambda: counts(service)["queued"] == 2)
+        tasks[0].cancel()
+        by_word.cancel()
+        by_word.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        with pytest.raises(ColibriError, match="cancelled"):
+            await tasks[1]
+        assert counts(service)["queued"] == 0
+        assert counts(service)["cancelled"] == 2
+        engine.resume()
+        assert shown(await read(running)) == "Hello"
+
+    run(test)
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_cancelling_frees_the_slot_when_the_engine_lets_go(tokenizer: Tokenizer, accepted: bool) -> None:
+    async def test() -> None:
+        engine = engine_saying("Hello" * 40, slots=1)
+        service = service_on(engine, tokenizer)
+        generation = service.generate(chat())
+        if accepted:
+            await generation.admitted()
+            assert await anext(generation)
+        else:
+            task = asyncio.ensure_future(generation.admitted())
+            await until(lambda: counts(service)["active"] == 1)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        generation.cancel()
+        assert [batch async for batch in generation] == []
+        await until(lambda: counts(service)["active"] == 0)
+        assert counts(service)["cancelled"] == 1
+        assert not engine.streams
+        generation.cancel()
+        assert len(engine.runtime.steps) < 10
+
+    run(test)
+
+
+def test_a_reader_that_is_cancelled(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        engine = engine_saying("Hello", slots=1)
+        service = service_on(engine, tokenizer)
+        generation = service.generate(chat())
+        await generation.admitted()
+        engine.paused = True
+        task = asyncio.ensure_future(read(generation))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert counts(service)["active"] == 0
+        assert counts(service)["cancelled"] == 1
+
+    run(test)
+
+
+def test_a_generation_that_is_dropped(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        engine = engine_saying("Hello" * 40, slots=2)
+        service = service_on(engine, tokenizer)
+
+        async def careless() -> None:
+            generation = service.generate(chat())
+            await generation.admitted()
+            async for _ in generation:
+                raise KeyError("the consumer is broken")
+
+        with pytest.raises(KeyError):
+            await careless()
+        never_read = service.generate(chat())
+        await never_read.admitted()
+        service.generate(chat())
+        del never_read
+        gc.collect()
+        await until(lambda: counts(service)["active"] == 0)
+        assert counts(service)["cancelled"] == 2
+        assert not engine.streams
+
+    run(test)
+
+
+def test_a_slow_reader_holds_no_slot_and_loses_nothing(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        engine = engine_saying("Hello" * 20, slots=1)
+        service = service_on(engine, tokenizer)
+        slow = service.generate(chat())
+        await slow.admitted()
+        assert shown(await read(service.generate(chat()))) == "Hello" * 20
+        assert shown(await read(slow)) == "Hello" * 20
+
+    run(test)
+
+
+def test_a_pinned_slot(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        engine = engine_saying("Hello", slots=2)
+        service = service_on(engine, tokenizer, max_queue=0)
+        first = service.generate(chat(slot=1))
+        assert (await first.admitted()).slot == 1
+        with pytest.raises(Overloaded, match="Slot 1 is in use"):
+            await service.generate(chat(slot=1)).admitted()
+        assert (await service.generate(chat()).admitted()).slot == 0
+        with pytest.raises(BadRequest) as caught:
+            await service.generate(chat(slot=2)).admitted()
+        assert caught.value.param == "cache_slot"
+
+    run(test)
+
+
+def test_what_plugins_hear(tokenizer: Tokenizer) -> None:
+    class Observer:
+        records: list[RequestRecord] = []
+
+        def request_finished(self, record: RequestRecord) -> None:
+            self.records.append(record)
+
+    async def test() -> None:
+        plugins: Any = Observer()
+        service = service_on(engine_saying("<think>Hm</think>!"), tokenizer, plugins=plugins)
+        await read(service.generate(chat()))
+        service.generate(chat()).cancel()
+        with pytest.raises(BadRequest):
+            await service.generate(chat("x" * 300)).admitted()
+        done, cancelled, failed = plugins.records
+        assert (done.model, done.finish, done.error) == ("fake-1", "stop", None)
+        assert (done.prompt_tokens, done.completion_tokens, done.reasoning_tokens) == (5, 5, 2)
+        assert (cancelled.finish, cancelled.prompt_tokens) == ("cancelled", 0)
+        assert (failed.finish, failed.error) == ("error", "context_length_exceeded")
+
+    run(test)
+
+
+def test_a_long_prompt_does_not_hold_up_the_loop(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        service = service_on(engine_saying("ok", context=400_000, max_rows=300_000), tokenizer)
+        service._desk.engine._chunk = 300_000  # type: ignore[attr-defined]
+        turns = 0
+        task = asyncio.ensure_future(service.generate(chat("word " * 50_000)).admitted())
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert (await task).prompt_tokens == 250_003
+        assert turns > 10
+
+    run(test)
+
+
+def test_a_broken_family_is_a_plugin_error(tokenizer: Tokenizer) -> None:
+    class Broken(Family):
+        def render(self, variant: Any, conversation: Any, options: Any) -> Any:
+            return {}["system"]
+
+    async def test() -> None:
+        service = service_on(engine_saying("ok"), tokenizer, Broken())
+        with pytest.raises(PluginError, match=r"family fake failed: KeyError: 'system'"):
+            service.generate(chat())
 
     run(test)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ..chat.conversation import Conversation
+from ..chat.conversation import Conversation, TurnOptions
+from ..chat.tools import active_tools
 from ..errors import BadRequest, Refusal
 from ..family import Capabilities
 
 
-def continues(conversation: Conversation, capabilities: Capabilities, *, enabled: bool) -> bool:
+def continues(conversation: Conversation, options: TurnOptions, capabilities: Capabilities, *, enabled: bool) -> bool:
     """Whether the last assistant turn is left open for the model to go on in.
 
     `enabled` is the server's switch; without it, or where the variant has no open turns, the turn is a completed one
@@ -17,10 +18,10 @@ def continues(conversation: Conversation, capabilities: Capabilities, *, enabled
     if not turns or turns[-1].role != "assistant" or not enabled or not capabilities.continuation:
         return False
     param, last = f"messages.{len(turns) - 1}", turns[-1]
-    if conversation.tools:
+    if active_tools(conversation, options):
         raise Refusal(
-            "A trailing assistant message can't be continued while `tools` are declared: calls are read from the start "
-            "of a turn. Leave out `tools`, or end with a message of another role.",
+            "A trailing assistant message can't be continued while `tools` may be called: calls are read from the "
+            "start of a turn. Leave out `tools`, or end with a message of another role.",
             param="tools",
         )
     if last.calls:

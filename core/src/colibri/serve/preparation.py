@@ -14,6 +14,7 @@ from ..chat.prompt import Prompt, Text
 from ..chat.reader import Reader
 from ..chat.schemas import ToolSchemas
 from ..chat.tokenizer import Tokenizer
+from ..chat.tools import active_tools
 from ..errors import CheckpointError, ColibriError, PluginError
 from ..family import Family, Sampling, Variant
 from ..settings import Settings
@@ -89,9 +90,9 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
     options = allowed(variant, conversation, options)
     if variant.capabilities.tools == "none" and conversation.tools:
         conversation = replace(conversation, tools=())  # declared and, by tool_choice none, not to be used
-    if options.cue == "new" and continues(conversation, variant.capabilities, enabled=settings.continue_assistant):
+    if options.cue == "new" and continues(conversation, options, variant.capabilities, enabled=settings.continue_assistant):
         options = replace(options, cue="continue")
-    schemas = ToolSchemas(conversation.tools) if options.strict_tools else None
+    schemas = ToolSchemas(active_tools(conversation, options)) if options.strict_tools else None
     prompt = model.ask(lambda family: family.render(variant, conversation, options))
     reader = Reader(
         model.tokenizer,

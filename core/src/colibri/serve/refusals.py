@@ -5,12 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..chat.conversation import Conversation, MediaPart, TurnOptions
-from ..errors import Refusal
+from ..chat.tools import active_tools, demands_call
+from ..errors import BadRequest, Refusal
 from ..family import Variant
 
 
 def allowed(variant: Variant, conversation: Conversation, options: TurnOptions) -> TurnOptions:
-    """The options to render with. Raises Refusal for the first thing that `variant` does not claim."""
+    """The options to render with. Raises Refusal for the first thing that `variant` does not claim, or
+    BadRequest for a demand that the declared tools can't meet."""
     _inputs(variant, conversation)
     _tools(variant, conversation, options)
     return _thinking(variant, options)
@@ -29,8 +31,8 @@ def _inputs(variant: Variant, conversation: Conversation) -> None:
 
 
 def _tools(variant: Variant, conversation: Conversation, options: TurnOptions) -> None:
-    claims, choice = variant.capabilities, options.tool_choice.mode
-    if conversation.tools and choice != "none":
+    claims, choice = variant.capabilities, options.tool_choice
+    if conversation.tools and choice.mode != "none":
         if claims.tools == "none":
             raise Refusal(f"{variant.title} does not support tools. Leave out `tools`.", param="tools")
         if claims.tools == "fallback" and not options.tool_fallback:
@@ -39,13 +41,14 @@ def _tools(variant: Variant, conversation: Conversation, options: TurnOptions) -
                 "described in the prompt.",
                 param="tools",
             )
-    if choice in ("required", "named"):
+    if demands_call(options):
         if claims.tools == "none" or claims.tool_choice == "none":
             raise Refusal(
                 f"{variant.title} can't be told to call a tool: `tool_choice` must be auto or none.", param="tool_choice"
             )
-        if choice == "named" and options.tool_choice.name not in {tool.name for tool in conversation.tools}:
-            raise Refusal(f"`tool_choice` names {options.tool_choice.name!r}, which is not in `tools`.", param="tool_choice")
+        if not active_tools(conversation, options):
+            wanted = f"names {choice.name!r}, which is not in" if choice.mode == "named" else "demands a call without"
+            raise BadRequest(f"`tool_choice` {wanted} `tools`.", param="tool_choice")
     if options.strict_tools and not claims.strict_tools:
         raise Refusal(f"{variant.title} does not support strict tool calls.", param="strict_tool_calls")
 
