@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes of the current exchange."""
-        if not self._lost:
+        if not self._transport.is_closing():
             self._transport.write(data)
 
     def finished(self, exchange: Exchange) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from colibri.api.openai import chat, completions
+from colibri.api.openai.wire import Asked
 from colibri.errors import ColibriError
 from colibri.family import Sampling
 from colibri.serve.request import GenerationRequest
@@ -55,12 +56,12 @@ FIELDS = (
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 
-def chat_of(**fields: Any) -> chat.ChatRequest:
+def chat_of(**fields: Any) -> Asked:
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], **fields}
     return chat.decode(body, FakeService(), Settings())
 
 
-def completion_of(**fields: Any) -> completions.CompletionRequest:
+def completion_of(**fields: Any) -> Asked:
     return completions.decode({"model": "tiny", "prompt": "Hi", **fields}, FakeService())
 
 

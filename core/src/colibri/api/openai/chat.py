@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from ...chat.conversation import Conversation, ToolChoice, TurnOptions
 from ...chat.events import Event
 from ...errors import BadRequest, Refusal
@@ -16,15 +14,7 @@ from ..body import json_object
 from ..message import Reply, Request, Stream, json_reply
 from . import fields
 from .messages import decode_messages, decode_tool_choice, decode_tools
-from .wire import DONE, admit, encode, frame, headers_of, merged, new_id, now, read, stream_of, usage_of
-
-
-class ChatRequest(Struct, frozen=True):
-    """A decoded request: what to generate, and how to send it."""
-
-    generation: GenerationRequest
-    stream: bool
-    include_usage: bool
+from .wire import Asked, admit, encode, ending, frame, headers_of, merged, new_id, now, read, stream_of, usage_of
 
 
 class Chat:
@@ -53,7 +43,7 @@ class Chat:
         return json_reply(reply, headers=headers_of(admission))
 
 
-def decode(body: fields.Body, service: Service, settings: Settings) -> ChatRequest:
+def decode(body: fields.Body, service: Service, settings: Settings) -> Asked:
     """The request in `body`. Raises BadRequest, or Refusal for what this server does not do."""
     fields.model(body, service)
     turns = decode_messages(body.get("messages"))
@@ -80,7 +70,7 @@ def decode(body: fields.Body, service: Service, settings: Settings) -> ChatReque
         ignore_leading_stop=fields.boolean(body, "x_colibri_ignore_leading_stop") or False,
         slot=fields.cache_slot(body, service),
     )
-    return ChatRequest(generation, streaming, include_usage)
+    return Asked(generation, streaming, include_usage)
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any]:
@@ -172,13 +162,8 @@ class ChatFrames:
 
     def closing(self, reason: FinishReason, usage: Usage) -> bytes:
         """Why it ended, what it used if that was asked for, and the end mark."""
-        last: dict[str, Any] = {
-            **self._base,
-            "choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}],
-        }
-        if not self._include_usage:
-            return frame(last) + DONE
-        return frame({**last, "usage": None}) + frame({**self._base, "choices": [], "usage": usage_of(usage)}) + DONE
+        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}
+        return ending(self._base, choice, usage if self._include_usage else None)
 
     def _delta(self, delta: bytes) -> bytes:
         return b"%b%b%b" % (self._before, delta, self._after)
@@ -196,7 +181,7 @@ def _refuse_logprobs(body: fields.Body) -> None:
     if fields.boolean(body, "echo"):
         raise Refusal("`echo` belongs to /v1/completions; a chat has nothing to echo.", param="echo")
     if wanted:
-        raise fields.refuse_logprobs()
+        raise fields.logprobs_refusal()
 
 
 def _strict(body: fields.Body, streaming: bool, active_tools: bool) -> bool:

@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from ...chat.events import Event
 from ...errors import BadRequest, Refusal
 from ...serve.request import FinishReason, GenerationRequest, Service, Usage
 from ..body import json_object
 from ..message import Reply, Request, Stream, json_reply
 from . import fields
-from .wire import DONE, admit, encode, frame, headers_of, new_id, now, read, stream_of, usage_of
-
-
-class CompletionRequest(Struct, frozen=True):
-    """A decoded request: what to generate, and how to send it."""
-
-    generation: GenerationRequest
-    stream: bool
-    include_usage: bool
+from .wire import Asked, admit, encode, ending, frame, headers_of, new_id, now, read, stream_of, usage_of
 
 
 class Completions:
@@ -49,7 +39,7 @@ class Completions:
         return json_reply(reply, headers=headers_of(admission))
 
 
-def decode(body: fields.Body, service: Service) -> CompletionRequest:
+def decode(body: fields.Body, service: Service) -> Asked:
     """The request in `body`. Raises BadRequest, or Refusal for what this server does not do."""
     fields.model(body, service)
     prompt = _prompt(body)
@@ -66,7 +56,7 @@ def decode(body: fields.Body, service: Service) -> CompletionRequest:
         ignore_leading_stop=fields.boolean(body, "x_colibri_ignore_leading_stop") or False,
         slot=fields.cache_slot(body, service),
     )
-    return CompletionRequest(generation, streaming, include_usage)
+    return Asked(generation, streaming, include_usage)
 
 
 def text_of(events: Sequence[Event]) -> str:
@@ -97,10 +87,8 @@ class CompletionFrames:
 
     def closing(self, reason: FinishReason, usage: Usage) -> bytes:
         """Why it ended, what it used if that was asked for, and the end mark."""
-        last: dict[str, Any] = {**self._base, "choices": [_choice("stop" if reason == "tool_calls" else reason)]}
-        if not self._include_usage:
-            return frame(last) + DONE
-        return frame({**last, "usage": None}) + frame({**self._base, "choices": [], "usage": usage_of(usage)}) + DONE
+        choice = _choice("stop" if reason == "tool_calls" else reason)
+        return ending(self._base, choice, usage if self._include_usage else None)
 
     def _text(self, text: str) -> bytes:
         return b"%b%b%b" % (self._before, encode(text), self._after)
@@ -132,6 +120,6 @@ def _refuse_logprobs(body: fields.Body) -> None:
         wanted = bool(fields.integer(body, "logprobs", 0, 32))
     echo = fields.boolean(body, "echo")
     if wanted:
-        raise fields.refuse_logprobs()
+        raise fields.logprobs_refusal()
     if echo:
         raise Refusal("`echo` needs `logprobs`: the echo is made of the tokens' records.", param="echo")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -188,9 +188,9 @@ def refuse_unserved(body: Body) -> None:
             raise Refusal(reason, param=name)
 
 
-def refuse_logprobs(param: Literal["logprobs", "echo"] = "logprobs") -> Refusal:
+def logprobs_refusal() -> Refusal:
     """The refusal of token log probabilities."""
-    return Refusal("Log probabilities are not read from this model by this server.", param=param)
+    return Refusal("Log probabilities are not read from this model by this server.", param="logprobs")
 
 
 def _refuse_bias(body: Body) -> None:

@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from ...api.message import Headers, Stream
 from ...chat.events import Event
 from ...errors import ColibriError
-from ...serve.request import Admission, FinishReason, Generation, Usage
+from ...serve.request import Admission, FinishReason, Generation, GenerationRequest, Usage
 
 encode = msgspec.json.encode
 
@@ -37,6 +38,14 @@ def frame(value: Any) -> bytes:
 def failure(error: ColibriError) -> bytes:
     """The end of a stream that broke: the error, then the end mark every client waits for."""
     return frame(error.openai()) + DONE
+
+
+def ending(base: dict[str, Any], choice: dict[str, Any], usage: Usage | None) -> bytes:
+    """The last frames of a stream: its last choice, its usage if that was asked for, and the end mark."""
+    last = {**base, "choices": [choice]}
+    if usage is None:
+        return frame(last) + DONE
+    return frame({**last, "usage": None}) + frame({**base, "choices": [], "usage": usage_of(usage)}) + DONE
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
@@ -77,6 +86,14 @@ async def read(generation: Generation) -> list[Event]:
     finally:
         generation.cancel()
     return events
+
+
+class Asked(Struct, frozen=True):
+    """A decoded request: what to generate, and how to send it."""
+
+    generation: GenerationRequest
+    stream: bool
+    include_usage: bool
 
 
 class Frames(Protocol):
