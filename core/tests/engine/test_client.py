@@ -85,7 +85,7 @@ def test_answers() -> None:
 
 
 def test_on_uvloop() -> None:
-    uvloop = pytest.importorskip("uvloop")
+    import uvloop
 
     async def test() -> None:
         async with engine("ready") as it:

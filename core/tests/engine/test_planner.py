@@ -215,6 +215,26 @@ def test_a_failed_step_fails_its_requests_and_nothing_after_them() -> None:
     assert desk.tokens(3) == alone([1, 2, 3, 4, 5, 6, 7], 5)
 
 
+def test_only_the_request_that_is_to_blame_fails() -> None:
+    class Allergic(ScriptedRuntime):
+        def step(self, rows: Any) -> list[int]:
+            if any(row.token == 9 for row in rows):
+                raise RuntimeError("no nines")
+            return super().step(rows)
+
+    desk = Desk(Allergic(slots=2, pick=replying([1, 2, 3], 0)))
+    desk.planner.submit(submit(1, [1, 2], 4))
+    desk.planner.step()
+    desk.planner.submit(submit(2, [5, 5, 5, 5, 9, 5], 4))
+    desk.drain()
+    assert "no nines" in desk.one(2, Error).message
+    assert desk.tokens(1) == [1, 2, 3, 0]
+    desk.planner.submit(submit(3, [5, 5, 5, 5, 5], 2, slot=1))
+    assert desk.one(3, Accept).cached == 4
+    desk.drain()
+    assert desk.tokens(3) == [1, 2]
+
+
 def test_the_last_prompt_token_is_always_computed() -> None:
     desk = Desk(ScriptedRuntime(slots=1))
     prompt = [1, 2, 3, 4, 5, 6]

@@ -11,12 +11,11 @@ from colibri.serve.continuation import continues
 
 from .conftest import assistant, user
 
+AUTO = ToolChoice()
 ABLE = Capabilities(continuation=True)
 
 
-def asks(
-    *turns: Turn, tools: tuple[Tool, ...] = (), choice: ToolChoice = ToolChoice(), able: bool = True, on: bool = True
-) -> bool:
+def asks(*turns: Turn, tools: tuple[Tool, ...] = (), choice: ToolChoice = AUTO, able: bool = True, on: bool = True) -> bool:
     capabilities = ABLE if able else Capabilities()
     return continues(Conversation(turns, tools), TurnOptions(tool_choice=choice), capabilities, enabled=on)
 

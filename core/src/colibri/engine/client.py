@@ -123,7 +123,7 @@ class LocalEngine:
                 self._fail_all(unavailable(self._status))
                 return
             self._change(self._between, reason)
-            message = f"{reason[:1].upper()}{reason[1:]}, while it worked on this request. It is being started again."
+            message = f"{reason[:1].upper()}{reason[1:]} while it worked on this request. It is being started again."
             self._fail_all(EngineError(message, code="engine_crashed"))
             if self._deaths > 1:
                 await asyncio.sleep(min(_LONGEST_PAUSE, self._pause * 2 ** (self._deaths - 2)))

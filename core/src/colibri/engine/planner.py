@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..compute.runtime import Row, Runtime
@@ -40,6 +41,22 @@ class _Request:
         self.drawn = 0
         self.accepted_at = now
         self.decoding_since: float | None = None
+
+
+class _Part(Struct, frozen=True):
+    """What a step computes of one request: `tokens` at the slot's next positions; the last one `takes` a new token."""
+
+    request: _Request
+    tokens: list[int]
+    takes: bool
+
+    def rows(self) -> list[Row]:
+        request, start = self.request, len(self.request.slot.history)
+        slot = request.slot.index
+        rows = [Row(token, slot, start + i) for i, token in enumerate(self.tokens)]
+        if self.takes:
+            rows[-1] = Row(self.tokens[-1], slot, start + len(rows) - 1, request.sampling, request.drawn)
+        return rows
 
 
 class Planner:
@@ -104,42 +121,39 @@ class Planner:
 
     def step(self) -> None:
         """Compute one batch and emit what came of it. Does nothing when nothing is to be done."""
-        rows: list[Row] = []
-        takers: list[_Request] = []
-        parts: list[tuple[_Request, list[int]]] = []
-        for request in self._requests.values():
-            if request.token >= 0:
-                parts.append((request, [request.token]))
-                takers.append(request)
-                rows.append(self._row(request, request.token, 0, takes=True))
+        parts = [_Part(request, [request.token], takes=True) for request in self._requests.values() if request.token >= 0]
         if self._prefilling:
-            request = self._prefilling.popleft()
-            start = len(request.slot.history)
-            part = request.prompt[start : start + min(self._chunk, self._runtime.max_rows - len(rows))]
-            last = start + len(part) == len(request.prompt)
-            rows += [self._row(request, token, i, takes=last and i == len(part) - 1) for i, token in enumerate(part)]
-            parts.append((request, part))
-            if last:
-                takers.append(request)
-            else:
-                self._prefilling.append(request)
-        if not rows:
-            return
-        try:
-            tokens = self._runtime.step(rows)
-        except Exception as error:
-            self._step_failed([request for request, _ in parts], error)
-            return
-        for request, part in parts:
-            request.slot.extend(part)
-        for request, token in zip(takers, tokens, strict=True):
-            self._take(request, token)
+            parts.append(self._chunk_of(self._prefilling.popleft(), room=self._runtime.max_rows - len(parts)))
+        if parts:
+            self._compute(parts)
 
-    def _row(self, request: _Request, token: int, offset: int, *, takes: bool) -> Row:
-        position = len(request.slot.history) + offset
-        if takes:
-            return Row(token, request.slot.index, position, request.sampling, request.drawn)
-        return Row(token, request.slot.index, position)
+    def _chunk_of(self, request: _Request, room: int) -> _Part:
+        """The next tokens of a prompt; if more follow, it goes to the end of the line."""
+        start = len(request.slot.history)
+        tokens = request.prompt[start : start + min(self._chunk, room)]
+        last = start + len(tokens) == len(request.prompt)
+        if not last:
+            self._prefilling.append(request)
+        return _Part(request, tokens, takes=last)
+
+    def _compute(self, parts: list[_Part]) -> None:
+        try:
+            tokens = self._runtime.step([row for part in parts for row in part.rows()])
+        except Exception as error:
+            # A step only writes behind the slots' histories, so it can be made again: each part alone, to fail just the
+            # requests that are to blame.
+            if len(parts) > 1:
+                for part in parts:
+                    self._compute([part])
+            else:
+                log.debug("a step failed", exc_info=True)
+                reason = error.message if isinstance(error, ColibriError) else f"{type(error).__name__}: {error}"
+                self.fail(parts[0].request.id, "engine_error", f"The engine failed to compute a step: {reason}")
+            return
+        for part in parts:
+            part.request.slot.extend(part.tokens)
+        for part, token in zip([part for part in parts if part.takes], tokens, strict=True):
+            self._take(part.request, token)
 
     def _take(self, request: _Request, token: int) -> None:
         if request.decoding_since is None:
@@ -167,10 +181,3 @@ class Planner:
         if request in self._prefilling:
             self._prefilling.remove(request)
         self.slots.release(request.slot.index)
-
-    def _step_failed(self, requests: list[_Request], error: Exception) -> None:
-        """The slots keep what was computed before: a step only ever writes behind a slot's history."""
-        log.debug("a step failed", exc_info=error)
-        reason = error.message if isinstance(error, ColibriError) else f"{type(error).__name__}: {error}"
-        for request in requests:
-            self.fail(request.id, "engine_error", f"The engine failed to compute a step: {reason}")

@@ -46,7 +46,7 @@ Load = Callable[[Settings, OnProgress], "Runtime"]
 def load(settings: Settings, progress: OnProgress) -> Runtime:
     """The runtime of the model that `settings` names. Raises CheckpointError, PluginError or SettingError."""
     from ..compute.checkpoint import open_checkpoint
-    from ..compute.load import load_runtime
+    from ..compute.load import DEFAULT_CONTEXT, load_runtime
     from ..errors import SettingError
     from ..plugins import load_plugins
 
@@ -59,7 +59,7 @@ def load(settings: Settings, progress: OnProgress) -> Runtime:
         checkpoint,
         context=settings.ctx,
         slots=settings.kv_slots,
-        max_rows=settings.prefill_chunk + settings.kv_slots,
+        max_rows=min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT) + settings.kv_slots,
         threads=settings.threads,
         isa=settings.isa,
         progress=progress,
@@ -73,7 +73,7 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
     loaded = Event()
     Thread(target=_read, args=(channel, inbox, loaded), name="inbox", daemon=True).start()
     try:
-        runtime = load(settings, lambda stage, fraction: outbox.put(Progress(stage, fraction)))
+        runtime = load(settings, _in_percent(lambda stage, fraction: outbox.put(Progress(stage, fraction))))
         planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk)
         loaded.set()
         outbox.put(Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe()))
@@ -89,6 +89,19 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
         return _fail(outbox, Error(None, "engine_error", f"the engine failed: {type(error).__name__}: {reason}"))
     outbox.close(GRACE)
     return 0
+
+
+def _in_percent(progress: OnProgress) -> OnProgress:
+    """Passes progress on when the stage is new or another hundredth is done: loaders tell more than anyone can see."""
+    told: list[tuple[str, int]] = []
+
+    def filtered(stage: str, fraction: float) -> None:
+        now = (stage, int(fraction * 100))
+        if told != [now]:
+            told[:] = [now]
+            progress(stage, fraction)
+
+    return filtered
 
 
 def _run(planner: Planner, inbox: queue.SimpleQueue[ToEngine | Malformed]) -> None:
@@ -140,8 +153,6 @@ def _fail(outbox: Outbox, error: Error) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the process. SIGINT and SIGTERM are the gateway's business: a terminal or a supervisor sends them to both."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(format="colibri engine: %(message)s", level=logging.WARNING)
     parser = argparse.ArgumentParser(prog="colibri.engine.worker", description="Started by colibri, not by hand.")
     parser.add_argument("--fd", type=int, required=True)
@@ -149,6 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if SETTINGS not in os.environ:
         parser.error("the engine is started by colibri serve, not by hand")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     channel = socket.socket(fileno=options.fd)
     channel.set_inheritable(False)
     settings = msgspec.json.decode(os.environ.pop(SETTINGS), type=Settings)

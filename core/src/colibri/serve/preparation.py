@@ -32,12 +32,13 @@ T = TypeVar("T")
 
 
 class Model(Struct, frozen=True):
-    """What is served, and with which settings."""
+    """What is served, and with which settings. `vocabulary` is the file the tokenizer comes from."""
 
     family: Family
     variant: Variant
     tokenizer: Tokenizer
     settings: Settings
+    vocabulary: str = ""
 
     def stop_ids(self, options: TurnOptions) -> list[int]:
         """The tokens at which a turn ends. Raises CheckpointError if the vocabulary lacks one."""
@@ -45,7 +46,7 @@ class Model(Struct, frozen=True):
         known = self.tokenizer.specials
         missing = next((token for token in stops.specials if token not in known), None)
         if missing is not None:
-            raise CheckpointError(f"the vocabulary has no control token {missing!r}, where turns end")
+            raise CheckpointError(f"the vocabulary has no control token {missing!r}, where turns end", file=self.vocabulary)
         return [known[token] for token in stops.specials]
 
     def sampling(self, options: TurnOptions) -> Sampling:

@@ -70,7 +70,8 @@ class ModelService:
         engine = LocalEngine(settings)
         await engine.start()  # it loads while the tokenizer is read here
         try:
-            model = Model(family, variant, Tokenizer.load(family.tokenizer(checkpoint)), settings)
+            spec = family.tokenizer(checkpoint)
+            model = Model(family, variant, Tokenizer.load(spec), settings, spec.file)
             model.stop_ids(TurnOptions())
             name = settings.model_id or name_of(checkpoint)
             service = cls(model, engine, name, plugins=plugins, on_progress=on_progress)

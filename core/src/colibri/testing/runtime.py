@@ -266,8 +266,9 @@ class _WorkerRuntime(ScriptedRuntime):
 
 
 def load(settings: Settings, progress: Callable[[str, float], None]) -> ScriptedRuntime:
-    """A worker's runtime by the Script in `settings.model`."""
-    script = msgspec.json.decode(settings.model or "{}", type=Script)
+    """A worker's runtime by the Script in `settings.model`, or by the default script if that is a path."""
+    text = settings.model or ""
+    script = msgspec.json.decode(text, type=Script) if text.startswith("{") else Script()
     progress("reading the script", 0.5)
     time.sleep(script.loading)
     if script.deadly is not None:
