@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import colibri_olmoe
-
 from colibri.testing.conformance import FamilyConformance
 
 DATA = Path(__file__).parent / "data" / "chat"

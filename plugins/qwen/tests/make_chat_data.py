@@ -59,7 +59,7 @@ def result(text: Any, n: int = 0) -> dict[str, Any]:
 
 HI, BYE = user("Hello"), user("Bye")
 TYPES = {
-    "text": "Zoë \"Z\" O'Neil",
+    "text": 'Zoë "Z" O\'Neil',
     "multi": "line 1\n\tline 2: a < b && c > d; \\n stays, <b>&amp;</b>",
     "numeric": "007",
     "größe": "特大 🐘",
@@ -92,7 +92,9 @@ CASES: dict[str, dict[str, Any]] = {
     "two_users": {"messages": [HI, BYE]},
     "empty_texts": {"messages": [user(""), model(""), user("")]},
     "blanks_kept": {"messages": [system(" s \n"), user("  u\n\n"), model("\n a "), user("\t")]},
-    "unicode": {"messages": [system("Réponds en 日本語 🇯🇵."), user("Ünï 👩‍💻 ﬁ e\u0301 \u00a0 العربية"), model("了解。"), HI]},
+    "unicode": {
+        "messages": [system("Réponds en 日本語 🇯🇵."), user("Ünï 👩‍💻 ﬁ e\u0301 \u00a0 العربية"), model("了解。"), HI]
+    },
     "markup": {"messages": [system(MARKUP), user(MARKUP), model(MARKUP), user(MARKUP)]},
     "developer": {"messages": [HI, {"role": "developer", "content": "Be terse."}, BYE]},
     "developer_first": {"messages": [{"role": "developer", "content": "Be terse."}, HI]},
@@ -166,9 +168,7 @@ def render(template: str, request: dict[str, Any]) -> str:
 
 def main() -> None:
     template = template_of(sys.argv[1])
-    cases = [
-        {"name": name, "request": request, "rendered": render(template, request)} for name, request in CASES.items()
-    ]
+    cases = [{"name": name, "request": request, "rendered": render(template, request)} for name, request in CASES.items()]
     data = {"template_sha256": hashlib.sha256(template.encode()).hexdigest(), "cases": cases}
     DATA.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, ensure_ascii=False, indent=1) + "\n"

@@ -31,7 +31,8 @@ class CallReader(Protocol):
         """Take text that stands in `state`. Returns how much was taken, and the parts it made.
 
         In a `field` state the text holds no marker, and all of it must be taken. In a `body` state it is all there is,
-        and the reader stops at the first character that cannot belong to the call; only there are markers looked for.
+        and the reader stops at the first character that cannot belong to the call; only there are markers looked for. A
+        control token is one character of it then, a lone surrogate, which parts may hold and which is spelled later.
         """
         ...
 
@@ -165,6 +166,10 @@ class JsonCall:
 
     def _begin(self, char: str) -> list[Part]:
         """A value begins with `char`: read it, and let it stream if it is the arguments of a call whose name is known."""
+        beginnings = {self._syntax.name: '"', self._syntax.arguments: "{" + '"' * self._syntax.quoted + "n" * self._repair}
+        if char not in beginnings.get(self._key, char):
+            self._phase = "bad"
+            return []
         self._scan("value")
         self._streams = self._key == self._syntax.arguments and char == "{" and self.name is not None
         return [Part("swallowed")] if self._streams else []

@@ -15,7 +15,8 @@ class Event(Struct, frozen=True):
     `text` is what a client sees: content or reasoning text, the tool's name (`tool_start`), a fragment of the call's
     JSON arguments (`tool_args`; the fragments of a call join to one JSON object), or "" (`tool_end`, `swallowed`).
     `tool_cut` ends a call that the output left incomplete; its `text` is the raw text of the whole block, markers
-    included, so that a lenient surface can show it. `span` is the half-open range of characters of the raw stream the
+    and the blanks it would have swallowed included, so that a lenient surface can show it; a call that had no name yet
+    has no index either. `span` is the half-open range of characters of the raw stream the
     event stands for: the spans of all events tile the stream. `call` is the index of the tool call, -1 elsewhere.
     """
 

@@ -275,9 +275,10 @@ class OutputParser:
             return
         target, *actions = self._rules[self._state].moves[marker]
         self._pos += len(marker)
-        self._put("swallowed", "", len("".join(self._blank)))
-        self._blank.clear()
         held = "".join(self._held)
+        blank = "".join(self._blank)
+        if "open" not in actions:
+            self._put("swallowed", "", len(blank))
         if held and "text" in actions:
             self._put("content", held, self._raw(held))
         elif held and "open" not in actions:
@@ -288,12 +289,13 @@ class OutputParser:
             self._note(marker)
         for action in actions:
             if action == "open":
-                self._open(held if self._guess is not None else "", marker)
+                self._open(blank + held + marker)
             elif action == "close":
                 self._close(marked=True)
             elif action != "text" and self._reader is not None and not self._broken:
                 for part in self._reader.act(action):
                     self._part(part)
+        self._blank.clear()
         self._held.clear()
         self._guess = None
         self._enter(target)
@@ -332,17 +334,21 @@ class OutputParser:
 
     # Calls.
 
-    def _open(self, held: str, marker: str) -> None:
+    def _open(self, text: str) -> None:
+        """Begin a call; `text` is what of it has been read."""
         assert self._format.calls is not None
         if self._reader is not None:
             self._close(marked=False)
         self._reader = self._format.calls.reader(self._repair)
         self._started = self._broken = False
-        self._note(held + marker)
+        self._note(text)
 
     def _read(self, text: str) -> None:
         """Give text to the call reader."""
         assert self._reader is not None
+        length = len(text)
+        if self._kind == "field":
+            text = self._expand(text)
         used, parts = self._reader.read(self._state, text)
         at = 0
         for part in parts:
@@ -350,7 +356,7 @@ class OutputParser:
             at += part.length
         self._owed += self._raw(text[at:used])
         self._block.append(text[:used])
-        self._pos += used
+        self._pos += used if self._kind == "body" else length
 
     def _close(self, marked: bool) -> None:
         assert self._reader is not None

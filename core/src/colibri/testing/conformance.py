@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -45,6 +45,9 @@ _LOOK = {"type": "object", "properties": {"x": {}}}
 TOOLS = tuple(
     Tool(name, {"type": "function", "function": {"name": name, "parameters": _LOOK}}, _LOOK) for name in ("look", "find")
 )
+
+#: A busy machine is no fault of the family's.
+_patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class FamilyConformance:
@@ -74,16 +77,20 @@ class FamilyConformance:
             shown = _debug(debug_chat.render, _family(self), name, case["request"])
             assert shown.get("text") == case["rendered"], f"{name}: {case['name']}: {shown.get('error', '')}"
 
-    @given(st.data())
-    def test_text_never_becomes_a_control_token(self, data: st.DataObject) -> None:
-        family = _family(self)
-        variant = data.draw(st.sampled_from(list(family.variants())))
-        texts = data.draw(st.lists(_hostile(family, variant), min_size=6, max_size=6))
-        options = _tool_options(variant)
-        plain = family.render(variant, _talk(variant, ["x"] * 6), options)
-        hostile = family.render(variant, _talk(variant, [f"x{text}x" for text in texts]), options)
-        assert _specials(hostile) == _specials(plain), "the texts of a conversation change its control tokens"
-        assert _skeleton(hostile) == _skeleton(plain)
+    def test_text_never_becomes_a_control_token(self) -> None:
+        @_patient
+        @given(st.data())
+        def holds(data: st.DataObject) -> None:
+            family = _family(self)
+            variant = data.draw(st.sampled_from(list(family.variants())))
+            texts = data.draw(st.lists(_hostile(family, variant), min_size=6, max_size=6))
+            options = _tool_options(variant)
+            plain = family.render(variant, _talk(variant, ["x"] * 6), options)
+            hostile = family.render(variant, _talk(variant, [f"x{text}x" for text in texts]), options)
+            assert _specials(hostile) == _specials(plain), "the texts of a conversation change its control tokens"
+            assert _skeleton(hostile) == _skeleton(plain)
+
+        holds()
 
     def test_a_continued_turn_is_the_closed_one_cut_behind_its_text(self) -> None:
         family = _family(self)
@@ -112,48 +119,56 @@ class FamilyConformance:
                     assert (seen[key] or "").strip() == (expected[key] or "").strip(), f"{name}: {case['name']}: {key}"
                 assert seen["tool_calls"] == expected["tool_calls"], f"{name}: {case['name']}"
 
-    @given(st.data())
-    def test_any_cut_gives_the_same_events_and_they_tile_the_output(self, data: st.DataObject) -> None:
-        family = _family(self)
-        variant = data.draw(st.sampled_from(list(family.variants())))
-        options = data.draw(st.sampled_from([_tool_options(variant), TurnOptions()]))
-        tools = TOOLS if variant.capabilities.tools != "none" else ()
-        format = family.output(variant, Conversation((), tools), options)
-        tokens = data.draw(st.lists(st.sampled_from(_alphabet(family, variant, format)), max_size=14))
-        specials = _special_ids(family, variant) if data.draw(st.booleans()) else None
-        state = data.draw(st.sampled_from([format.start, "content", *(state for _, state in format.starts)]))
-        whole = _read(format, tokens, state, specials, lambda text: [text])
-        cut = _read(format, tokens, state, specials, lambda text: _cut(data, text))
-        assert cut == whole
-        check_events(whole, "".join(tokens))
+    def test_any_cut_gives_the_same_events_and_they_tile_the_output(self) -> None:
+        @_patient
+        @given(st.data())
+        def holds(data: st.DataObject) -> None:
+            family = _family(self)
+            variant = data.draw(st.sampled_from(list(family.variants())))
+            options = data.draw(st.sampled_from([_tool_options(variant), TurnOptions()]))
+            tools = TOOLS if variant.capabilities.tools != "none" else ()
+            format = family.output(variant, Conversation((), tools), options)
+            tokens = data.draw(st.lists(st.sampled_from(_alphabet(family, variant, format)), max_size=14))
+            specials = _special_ids(family, variant) if data.draw(st.booleans()) else None
+            state = data.draw(st.sampled_from([format.start, "content", *(state for _, state in format.starts)]))
+            whole = _read(format, tokens, state, specials, lambda text: [text])
+            cut = _read(format, tokens, state, specials, lambda text: _cut(data, text))
+            assert cut == whole
+            check_events(whole, "".join(tokens))
 
-    @given(st.data())
-    def test_a_returned_turn_is_rendered_as_it_was_generated(self, data: st.DataObject) -> None:
-        family = _family(self)
-        variant = data.draw(st.sampled_from(list(family.variants())))
-        options = _tool_options(variant)
-        native = variant.capabilities.tools == "native"
-        text = data.draw(st.one_of(st.just(""), st.text(min_size=1, max_size=20).map(lambda text: f"a{text}z")))
-        calls = data.draw(_calls()) if native else ()
-        talk = Conversation((_turn("user", "U"),), TOOLS if native else ())
-        asked = family.render(variant, talk, options)
-        turn = Turn("assistant", (TextPart(text),), calls=calls)
-        closed = family.render(variant, _with(talk, turn), _cued(options, "none"))
-        stops = family.stops(variant, options)
-        answer = _behind(closed, asked, stops.specials)
-        format = family.output(variant, talk, options)
-        specials = _special_ids(family, variant)
-        parser = OutputParser(format, format.state_after(asked.text, options), specials)
-        events: list[Event] = []
-        for piece in answer:
-            if isinstance(piece, Special):
-                events += parser.feed(piece.token, specials[piece.token])
-            elif isinstance(piece, Text):
-                events += parser.feed(piece.text)
-        events += parser.finish()
-        read = _turn_of(events)
-        assert read.calls == calls
-        assert family.render(variant, _with(talk, read), _cued(options, "none")) == closed
+        holds()
+
+    def test_a_returned_turn_is_rendered_as_it_was_generated(self) -> None:
+        @_patient
+        @given(st.data())
+        def holds(data: st.DataObject) -> None:
+            family = _family(self)
+            variant = data.draw(st.sampled_from(list(family.variants())))
+            options = _tool_options(variant)
+            native = variant.capabilities.tools == "native"
+            text = data.draw(st.one_of(st.just(""), st.text(min_size=1, max_size=20).map(lambda text: f"a{text}z")))
+            calls = data.draw(_calls()) if native else ()
+            talk = Conversation((_turn("user", "U"),), TOOLS if native else ())
+            asked = family.render(variant, talk, options)
+            turn = Turn("assistant", (TextPart(text),), calls=calls)
+            closed = family.render(variant, _with(talk, turn), _cued(options, "none"))
+            stops = family.stops(variant, options)
+            answer = _behind(closed, asked, stops.specials)
+            format = family.output(variant, talk, options)
+            specials = _special_ids(family, variant)
+            parser = OutputParser(format, format.state_after(asked.text, options), specials)
+            events: list[Event] = []
+            for piece in answer:
+                if isinstance(piece, Special):
+                    events += parser.feed(piece.token, specials[piece.token])
+                elif isinstance(piece, Text):
+                    events += parser.feed(piece.text)
+            events += parser.finish()
+            read = _turn_of(events)
+            assert read.calls == calls
+            assert family.render(variant, _with(talk, read), _cued(options, "none")) == closed
+
+        holds()
 
     # Claims.
 
@@ -211,10 +226,10 @@ def check_events(events: Sequence[Event], raw: str) -> None:
             running = event.call
             arguments[running] = []
         elif event.kind == "tool_args":
-            assert event.call == running
+            assert event.call == running != -1, f"{event} belongs to no call"
             arguments[running].append(event.text)
         elif event.kind == "tool_end":
-            assert event.call == running
+            assert event.call == running != -1, f"{event} belongs to no call"
             assert isinstance(json.loads("".join(arguments[running])), dict)
             running = -1
         elif event.kind == "tool_cut":
@@ -332,7 +347,8 @@ def _read(
 def _calls(draw: DrawFn) -> tuple[ToolCall, ...]:
     text = st.text(max_size=8)
     number = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
-    value = st.recursive(st.none() | st.booleans() | number | text, lambda v: st.lists(v, max_size=3) | st.dictionaries(text, v))
+    leaf = st.none() | st.booleans() | number | text
+    value = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3))
     arguments = st.dictionaries(text, value, max_size=3)
     names = draw(st.lists(st.sampled_from(["look", "find"]), max_size=3))
     return tuple(ToolCall(name, draw(arguments)) for name in names)
