@@ -148,7 +148,8 @@ def _from_json(file: Path, spec: TokenizerSpec) -> Tokenizer:
         model["merges"] = [list(pair) for pair in merges if "".join(pair) not in control]
     except (TypeError, ValueError, KeyError, AttributeError):
         raise broken("has malformed tokens or merges") from None
-    model["vocab"] = {word: id for word, id in vocab.items() if word not in control}
+    words = {id: word for word, id in vocab.items() if word not in added}
+    model["vocab"] = _encodable(words, added)
     model["unk_token"] = None
     data |= {
         "added_tokens": [entry for entry in entries if entry["content"] not in control],
@@ -161,7 +162,14 @@ def _from_json(file: Path, spec: TokenizerSpec) -> Tokenizer:
     except Exception as error:  # the library raises bare Exception
         raise broken(f"is not a tokenizer: {error}") from None
     hidden = [id for content, id in added.items() if content in silent]
-    return Tokenizer(encoder, {id: word for word, id in vocab.items()}, added, hidden, spec)
+    return Tokenizer(encoder, words, added, hidden, spec)
+
+
+def _encodable(words: Mapping[int, str], added: Mapping[str, int]) -> dict[str, int]:
+    """What text may become: the words, and the added runs of blanks, to which the library gives other ids unless the
+    vocabulary holds them."""
+    blank = {content: id for content, id in added.items() if content.isspace()}
+    return {word: id for id, word in words.items() if word not in added} | blank
 
 
 def _kinds(value: Any) -> Iterator[Any]:
@@ -196,10 +204,9 @@ def _from_gguf(file: Path, spec: TokenizerSpec) -> Tokenizer:
         raise CheckpointError("metadata tokenizer.ggml.token_type does not fit tokenizer.ggml.tokens", file=file)
     words = {id: token for id, (token, type) in enumerate(zip(tokens, types, strict=True)) if type in _WORD_TYPES}
     added = {token: id for id, (token, type) in enumerate(zip(tokens, types, strict=True)) if type in _ADDED_TYPES}
-    vocab = {word: id for id, word in words.items() if word not in added}
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     try:
-        encoder = Encoder(BPE(vocab=vocab, merges=pairs))
+        encoder = Encoder(BPE(vocab=_encodable(words, added), merges=pairs))
         split = Split(Pattern(pattern), behavior="isolated")
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"metadata tokenizer.ggml.merges is malformed: {error}", file=file) from None
