@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from colibri.api.app import App, build
-from colibri.http.guard import name_of_host
+from colibri.errors import SettingError
+from colibri.http.guard import Guard, name_of_host
 from colibri.settings import Settings
 
 from ..api.fake import FakeService
@@ -57,12 +58,17 @@ def test_a_foreign_host_is_refused_with_what_to_do(host: str) -> None:
     assert (preflight.status, preflight.body) == (403, b"")
 
 
-def test_allowed_hosts_by_name_address_and_wildcard() -> None:
+def test_allowed_hosts_by_name_and_address() -> None:
     app = app_with(allowed_hosts=("proxy.example.net", "192.168.1.5"))
     assert get(app, host="Proxy.Example.net:8000").status == 200
     assert get(app, host="192.168.1.5").status == 200
     assert get(app, host="other.example.net").status == 403
-    assert get(app_with(allowed_hosts=("*",)), host="anything").status == 200
+
+
+@pytest.mark.parametrize("name", ["*", "*.example.net"])
+def test_allowed_hosts_have_no_wildcard(name: str) -> None:
+    with pytest.raises(SettingError, match="--allowed-host"):
+        Guard(Settings(allowed_hosts=(name,)))
 
 
 def test_a_server_on_every_address_takes_address_literals_but_no_names() -> None:

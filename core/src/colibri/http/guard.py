@@ -6,7 +6,7 @@ import hmac
 import ipaddress
 
 from ..api.message import Headers, Request
-from ..errors import Forbidden, Unauthorized
+from ..errors import Forbidden, SettingError, Unauthorized
 from ..settings import Settings
 
 #: Browser pages that are our own: the dashboard's development server and the desktop shell.
@@ -19,7 +19,7 @@ LOCAL_ORIGINS = (
 )
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_WILDCARD = ("", "0.0.0.0", "::", "*")
+_ANY_ADDRESS = ("", "0.0.0.0", "::", "*")
 
 _PREFLIGHT: Headers = (
     ("access-control-allow-methods", "GET, HEAD, POST, DELETE, OPTIONS"),
@@ -41,9 +41,13 @@ class Guard:
 
     def __init__(self, settings: Settings) -> None:
         host = settings.host.strip("[]").lower()
-        self._any_address = host in _WILDCARD
+        self._any_address = host in _ANY_ADDRESS
         allowed = {name_of_host(name) for name in settings.allowed_hosts}
-        self._any_host = "*" in allowed
+        if any("*" in name for name in allowed):
+            raise SettingError(
+                "--allowed-host takes exact names or addresses, no wildcard: anyone can have a name that matches one. "
+                "Name each host of yours (or list them in COLI_ALLOWED_HOSTS, separated by commas)."
+            )
         self._hosts = {*_LOOPBACK, host, "", *allowed}
         self._any_origin = "*" in settings.cors_origins
         own = (f"http://{name}:{settings.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
@@ -57,7 +61,7 @@ class Guard:
         """
         given = request.headers.get("host", "")
         name = name_of_host(given)
-        if self._any_host or name in self._hosts or (self._any_address and _is_address(name)):
+        if name in self._hosts or (self._any_address and _is_address(name)):
             return
         raise Forbidden(
             f"Host {name[:200]!r} is not allowed here. If it is yours, start the server with --allowed-host {name[:200]} "

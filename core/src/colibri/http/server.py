@@ -78,8 +78,6 @@ async def serve(app: App, host: str | None = None, port: int | None = None, limi
         raise SettingError(_reason(error, host, port)) from None
     if settings.api_key is None and not _is_local(host):
         logger.warning("anyone who reaches %s:%d may use this server: --api-key asks them for a key", host, port)
-    if "*" in settings.allowed_hosts:
-        logger.warning("--allowed-host '*' turns off the defence against DNS rebinding")
     return Server(listener, traffic)
 
 
