@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ async def engine(*states: State, slots: int = 2, **script: Any) -> AsyncIterator
     """A started engine, once it has been in each of `states`; checks that it leaves no process behind."""
     settings = Settings(model=msgspec.json.encode(script).decode(), kv_slots=slots, prefill_chunk=4)
     it = LocalEngine(settings, load=LOAD, pause=0.01)
+    here = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     try:
         reached = [asyncio.ensure_future(turned(it, state)) for state in states]
@@ -42,6 +44,7 @@ async def engine(*states: State, slots: int = 2, **script: Any) -> AsyncIterator
         await it.close()
     assert it.status.state == "closed"
     assert it.pid is None
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == here
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 
 
@@ -203,6 +206,19 @@ def test_a_worker_that_dies_while_loading_is_given_up() -> None:
     run(test)
 
 
+def test_an_engine_that_does_not_come_back_is_given_up(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with engine("ready", once=str(tmp_path / "loaded"), poison=7) as it:
+            failed = asyncio.ensure_future(turned(it, "failed"))
+            with pytest.raises(EngineError, match="SIGKILL"):
+                await collect(it.submit(submit(1, [7])))
+            assert (await failed).detail == "model.gguf: was loaded once"
+            with pytest.raises(Unavailable, match=r"can't be served: model\.gguf: was loaded once"):
+                it.submit(submit(2, [1]))
+
+    run(test)
+
+
 def test_progress_and_no_requests_while_loading() -> None:
     async def test() -> None:
         async with engine(loading=30) as it:
@@ -266,12 +282,16 @@ def test_no_orphan_when_the_gateway_is_killed(script: dict[str, Any]) -> None:
 
 def test_ctrl_c_is_the_gateways_business() -> None:
     async def test() -> None:
-        async with engine("ready", step=0.01) as it:
-            stream = it.submit(submit(1, [1], 20))
-            assert it.pid is not None
-            os.kill(it.pid, signal.SIGINT)
-            os.kill(it.pid, signal.SIGTERM)
-            tokens, _ = await collect(stream)
+        async with engine(step=0.01) as it:
+            while it.pid is None:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+            first = it.pid
+            os.kill(first, signal.SIGINT)
+            await turned(it, "ready")
+            os.kill(first, signal.SIGINT)
+            os.kill(first, signal.SIGTERM)
+            tokens, _ = await collect(it.submit(submit(1, [1], 20)))
             assert tokens == alone([1], 20)
+            assert it.pid == first
 
     run(test)

@@ -20,8 +20,8 @@ from .wire import Malformed
 
 log = logging.getLogger(__name__)
 
-#: Starts that may fail in a row before the engine is given up.
-START_LIMIT = 5
+#: Starts that may fail in a row before an engine that has worked is given up, and one that never has.
+START_LIMIT, FIRST_START_LIMIT = 5, 2
 
 #: Longest pause before another start, in seconds.
 _LONGEST_PAUSE = 30.0
@@ -39,8 +39,8 @@ class LocalEngine:
     """An Engine in a process of its own. `load` names the function that makes its runtime (see worker.load).
 
     A process that dies is started again, at once the first time, then after `pause` seconds and twice as long each
-    time until a request has been answered. START_LIMIT failed starts in a row, or a model that can't be loaded in the
-    first place, end in the state `failed`.
+    time until a request has been answered. Too many failed starts in a row, or the word of the first process that the
+    model can't be loaded, end in the state `failed`.
     """
 
     def __init__(self, settings: Settings, *, load: str | None = None, pause: float = 0.5) -> None:
@@ -118,7 +118,7 @@ class LocalEngine:
             log.debug("the engine is gone: %s", reason)
             self._deaths += 1
             self._failed_starts += 1
-            if (self._ready is None and self._reason is not None) or self._failed_starts >= START_LIMIT:
+            if self._hopeless():
                 self._change("failed", reason)
                 self._fail_all(unavailable(self._status))
                 return
@@ -127,6 +127,11 @@ class LocalEngine:
             self._fail_all(EngineError(message, code="engine_crashed"))
             if self._deaths > 1:
                 await asyncio.sleep(min(_LONGEST_PAUSE, self._pause * 2 ** (self._deaths - 2)))
+
+    def _hopeless(self) -> bool:
+        if self._ready is None:
+            return self._reason is not None or self._failed_starts >= FIRST_START_LIMIT
+        return self._failed_starts >= START_LIMIT
 
     async def _live_once(self) -> str:
         """The life of one process; returns why it ended."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import msgspec
@@ -87,12 +89,12 @@ class Process(asyncio.Protocol):
                 self._transport.abort()
             if not self.lost.done():
                 self._child.kill()
-        try:
-            await self.reap()
-        finally:
-            if self._child.poll() is None:
-                self._child.kill()
-                self._child.wait()
+            try:
+                await self.reap()
+            finally:
+                if self._child.poll() is None:
+                    self._child.kill()
+                    self._child.wait()
 
     # asyncio.Protocol
 
@@ -125,4 +127,15 @@ def _spawn(settings: Settings, load: str | None, fd: int) -> subprocess.Popen[by
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONSAFEPATH": "1",
     }
-    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(fd,))
+    with _ctrl_c_held_back():
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(fd,))
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """A child started in here does not hear SIGINT before it can ignore it: a terminal sends it to both of us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

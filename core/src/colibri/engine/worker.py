@@ -7,6 +7,7 @@ with its socket, however the gateway went away.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
@@ -162,6 +163,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("the engine is started by colibri serve, not by hand")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.dup2(2, 1)  # standard output belongs to the command that started the gateway
     channel = socket.socket(fileno=options.fd)
     channel.set_inheritable(False)
     settings = msgspec.json.decode(os.environ.pop(SETTINGS), type=Settings)

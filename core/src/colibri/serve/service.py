@@ -133,7 +133,7 @@ class ModelService:
             self._scheduler.resume()
         elif status.state in ("loading", "restarting"):
             self._scheduler.pause()
-            if status.state == "loading" and self._on_progress is not None:
+            if status.state == "loading" and status.detail and self._on_progress is not None:
                 self._on_progress(status.detail, status.fraction)
         else:
             self._scheduler.close(unavailable(status))

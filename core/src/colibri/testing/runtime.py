@@ -43,7 +43,7 @@ class ScriptedRuntime:
         self.steps: list[list[Row]] = []
         self._pick = pick or (lambda digest, position, draw: digest % vocab)
         self._states: list[list[int]] = [[] for _ in range(slots)]
-        self._logits: list[memoryview] = []
+        self._read: list[int] = []  # the states whose logits can be read
 
     def step(self, rows: Sequence[Row]) -> list[int]:
         if not 0 < len(rows) <= self.max_rows:
@@ -51,7 +51,7 @@ class ScriptedRuntime:
         self.steps.append(list(rows))
         expected: dict[int, int] = {}
         tokens: list[int] = []
-        self._logits = []
+        self._read = []
         for row in rows:
             state = self._states[row.slot]
             if not 0 <= row.token < self.vocab or row.position >= self.context:
@@ -64,7 +64,7 @@ class ScriptedRuntime:
             if row.sampling is not None:
                 tokens.append(self._choose(row, state[-1]))
             if row.sampling is not None or row.logits:
-                self._logits.append(self._scores(state[-1]))
+                self._read.append(state[-1])
         return tokens
 
     def _choose(self, row: Row, state: int) -> int:
@@ -75,13 +75,10 @@ class ScriptedRuntime:
             raise ValueError("a sampled row needs a seed")
         return digest(digest(state, row.sampling.seed), row.draw) % self.vocab
 
-    def _scores(self, state: int) -> memoryview:
-        scores = array("f", bytes(4 * self.vocab))
-        scores[state % self.vocab] = 1.0
-        return memoryview(scores)
-
     def logits(self, index: int) -> memoryview:
-        return self._logits[index]
+        scores = array("f", bytes(4 * self.vocab))
+        scores[self._read[index] % self.vocab] = 1.0
+        return memoryview(scores)
 
     def copy(self, source: int, target: int, length: int) -> None:
         if length > len(self._states[source]):
@@ -228,8 +225,9 @@ class Script(msgspec.Struct, frozen=True):
     """What a scripted worker does, as JSON in `Settings.model`.
 
     `vocab` and `context` size it. It loads for `loading` seconds; with `broken` it then fails with that message, with
-    `deadly` it kills itself by that signal. Each step takes `step` seconds; a prompt that contains the token `poison`
-    kills the process with SIGKILL. `reply` is what it writes, else the scripted default; `raises` fails at that token.
+    `deadly` it kills itself by that signal; `once` names a file: it loads only where that is missing, and makes it. Each
+    step takes `step` seconds; a prompt that contains the token `poison` kills the process with SIGKILL, one with `raises`
+    makes the step fail. `reply` is what it writes, else the scripted default.
     """
 
     vocab: int = 32
@@ -237,6 +235,7 @@ class Script(msgspec.Struct, frozen=True):
     loading: float = 0.0
     broken: str | None = None
     deadly: int | None = None
+    once: str | None = None
     step: float = 0.0
     poison: int | None = None
     raises: int | None = None
@@ -273,6 +272,11 @@ def load(settings: Settings, progress: Callable[[str, float], None]) -> Scripted
     time.sleep(script.loading)
     if script.deadly is not None:
         os.kill(os.getpid(), script.deadly)
+    if script.once is not None:
+        try:
+            open(script.once, "x").close()
+        except FileExistsError:
+            raise CheckpointError("was loaded once", file="model.gguf") from None
     if script.broken is not None:
         raise CheckpointError(script.broken, file="model.gguf")
     return _WorkerRuntime(script, settings)
