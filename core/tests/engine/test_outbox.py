@@ -49,7 +49,9 @@ def test_tokens_that_wait_become_one_frame() -> None:
     outbox.put(Accept(1, 0, 3, 0, 5))
     assert gate.blocked.wait(30)
     given = Tokens(1, [100])
-    for frame in (given, *(Tokens(id, [n]) for n in range(1000) for id in (1, 2)), Done(1, "length"), Tokens(2, [5])):
+    many = [Tokens(id, [n]) for n in range(1000) for id in (1, 2)]
+    frames: list[FromEngine] = [given, *many, Done(1, "length"), Tokens(2, [5])]
+    for frame in frames:
         outbox.put(frame)
     gate.open.set()
     outbox.close(30)

@@ -26,13 +26,13 @@ class Desk:
         self.frames: list[Any] = []
         self.planner = Planner(runtime, self.frames.append, chunk=chunk)
 
-    def of(self, id: int, kind: type) -> list[Any]:
+    def of(self, id: int, kind: type[Any]) -> list[Any]:
         return [frame for frame in self.frames if isinstance(frame, kind) and frame.id == id]
 
     def tokens(self, id: int) -> list[int]:
         return [token for frame in self.of(id, Tokens) for token in frame.ids]
 
-    def one(self, id: int, kind: type) -> Any:
+    def one(self, id: int, kind: type[Any]) -> Any:
         [frame] = self.of(id, kind)
         return frame
 

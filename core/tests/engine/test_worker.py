@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -26,7 +27,7 @@ class Gateway:
     def __init__(self, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
         # At the end of its socket the worker ends the process, which here is the tests'.
         self.exits: list[int] = []
-        monkeypatch.setattr(worker.os, "_exit", self.exits.append)
+        monkeypatch.setattr(os, "_exit", self.exits.append)
         monkeypatch.setattr(worker, "GRACE", 0.0)
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(30)

@@ -18,7 +18,7 @@ def enter(line: Line, pinned: int | None = None, now: float = 0.0) -> Ticket:
 
 
 def code(ticket: Ticket) -> str | None:
-    return ticket.error and ticket.error.code
+    return None if ticket.error is None else ticket.error.code
 
 
 def test_a_full_line_takes_no_more() -> None:

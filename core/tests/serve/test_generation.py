@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -53,8 +53,8 @@ async def until(true: Callable[[], bool]) -> None:
     raise AssertionError("it never came true")
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 30))  # type: ignore[arg-type]
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 def test_an_answer(tokenizer: Tokenizer) -> None:
@@ -393,7 +393,7 @@ def test_a_long_prompt_does_not_hold_up_the_loop(tokenizer: Tokenizer) -> None:
 def test_a_broken_family_is_a_plugin_error(tokenizer: Tokenizer) -> None:
     class Broken(Family):
         def render(self, variant: Any, conversation: Any, options: Any) -> Any:
-            return {}["system"]
+            raise KeyError("system")
 
     async def test() -> None:
         service = service_on(engine_saying("ok"), tokenizer, Broken())

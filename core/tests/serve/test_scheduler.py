@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,8 @@ from colibri.errors import ColibriError, Overloaded, Unavailable
 from colibri.serve.scheduler import Lease, Scheduler
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 30))  # type: ignore[arg-type]
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 async def lease(scheduler: Scheduler, slot: int | None = None) -> Lease:
