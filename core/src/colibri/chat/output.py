@@ -29,6 +29,9 @@ StateKind = Literal["content", "reasoning", "drop", "field", "body", "guess"]
 
 _CALL_KINDS = ("field", "body")
 
+#: How much a call reader is given at a time, in characters: what it leaves is given to it again.
+_BITE = 4096
+
 #: The characters that stand for control tokens: those of markers, and all others, which are never shown.
 _FIRST_SYMBOL, _FIRST_STRAY, _STRAY = 0xDC00, 0xD800, "[\ud800-\udbff]"
 _MERGED: tuple[Kind, ...] = ("content", "reasoning", "tool_args", "swallowed")
@@ -207,9 +210,10 @@ class OutputParser:
         """Understand some of the buffer; False if it must wait for more."""
         rules = self._rules[self._state]
         if self._kind == "body" and not self._broken:
-            self._read(self._buffer[self._pos :])
-            if self._pos == len(self._buffer):
-                return False
+            limit = min(self._pos + _BITE, len(self._buffer))
+            self._read(self._buffer[self._pos : limit])
+            if self._pos == limit:
+                return limit < len(self._buffer)
             marker, undecided = rules.here(self._buffer, self._pos)
             if undecided and not final:
                 return False
