@@ -120,7 +120,7 @@ def native(session: nox.Session) -> None:
     """The runtime's own tests under AddressSanitizer and UndefinedBehaviorSanitizer."""
     install(session, "cmake", "ninja")
     build = ROOT / "build" / "native-sanitized"
-    flags = ["-DCOLIBRI_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
+    flags = ["-DCOLIBRI_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"]
     session.run("cmake", "-S", "native", "-B", str(build), "-G", "Ninja", *flags)
     session.run("cmake", "--build", str(build))
     session.run("ctest", "--test-dir", str(build), "--output-on-failure", *session.posargs)
