@@ -15,10 +15,11 @@ namespace colibri {
 namespace {
 
 // Three kinds of arithmetic. Each has `size`, the values of a block; `Acts`, one activation row; `Unpacked`, a block
-// ready for use; and `accumulate`, which adds one weight block times C activation blocks to C outputs.
+// ready for use; and `accumulate`, which adds one weight block times C activation blocks to C outputs. Then there are the
+// weight rows a tile has, as measured to be best: `stream_rows` when memory is the limit, `panel_rows` when arithmetic is.
 
 struct Floats {
-    static constexpr int size = 8;
+    static constexpr int size = 8, stream_rows = 4, panel_rows = 3;
 
     struct Acts {
         const float* x;
@@ -42,7 +43,7 @@ struct Floats {
 };
 
 struct Blocks32 {
-    static constexpr int size = 32;
+    static constexpr int size = 32, stream_rows = 1, panel_rows = 4;
 
     struct Acts {
         const int8_t* q;
@@ -65,16 +66,16 @@ struct Blocks32 {
     static inline void accumulate(f32x8 (&acc)[C], const Block& block, const Acts (&acts)[C], int64_t b) {
         const i8x32 w = block.w();
         const f32x8 d = block.d();
+        i32x8 products[C];  // of all columns before any is used: so the multipliers have enough to do
         UNROLLED
-        for (int c = 0; c < C; ++c) {
-            const i32x8 products = dot(w, load32(acts[c].q + 32 * b));
-            acc[c] = fma(to_float(products), mul(d, set8(acts[c].d[b])), acc[c]);
-        }
+        for (int c = 0; c < C; ++c) products[c] = dot(w, load32(acts[c].q + 32 * b));
+        UNROLLED
+        for (int c = 0; c < C; ++c) acc[c] = fma(to_float(products[c]), mul(d, set8(acts[c].d[b])), acc[c]);
     }
 };
 
 struct Blocks256 {
-    static constexpr int size = 256;
+    static constexpr int size = 256, stream_rows = 1, panel_rows = 2;
 
     struct Acts {
         const int8_t* q;
@@ -152,11 +153,18 @@ using Format32 = Format<Packed, Blocks32, Blocks32::Unpacked>;
 template <class Packed>
 using Format256 = Format<Packed, Blocks256, Blocks256::Values<Packed::has_minima>>;
 
-// R weight rows as they lie in the file.
+// R weight rows as they lie in the file. What comes next in memory is asked for early: processors prefetch by themselves,
+// but not across pages, nor where short rows end.
 template <class Fmt, int R>
 struct PackedRows {
     const uint8_t* row[R];
-    typename Fmt::Packed block(int r, int64_t b) const { return {row[r] + b * Fmt::block_bytes}; }
+    int64_t ahead;
+    typename Fmt::Packed block(int r, int64_t b) const {
+        const uint8_t* p = row[r] + b * Fmt::block_bytes;
+        UNROLLED
+        for (int64_t i = 0; i < Fmt::block_bytes; i += 64) __builtin_prefetch(p + ahead + i);
+        return {p};
+    }
 };
 
 // R weight rows of a panel. Of floats, a last incomplete block is filled up with zeros.
@@ -247,22 +255,31 @@ struct Columns {
     }
 };
 
-// All weight rows against activation rows i .. i+C, R at a time, unpacked on the way.
-template <class Fmt, int R, int C>
-void stream(const Job& job, int64_t i) {
-    const Columns<typename Fmt::Kind, C> columns(job, i);
+constexpr int64_t kLeastAhead = 2048;  // bytes
+
+// All weight rows against all C activation rows, unpacked on the way.
+template <class Fmt, int C>
+void stream(const Job& job) {
+    constexpr int R = Fmt::Kind::stream_rows;
+    const Columns<typename Fmt::Kind, C> columns(job, 0);
+    PackedRows<Fmt, R> rows;
+    rows.ahead = R * job.row_bytes > kLeastAhead ? R * job.row_bytes : kLeastAhead;
     for (int64_t n = job.n0; n < job.n1; n += R) {
-        PackedRows<Fmt, R> rows;
         for (int r = 0; r < R; ++r) rows.row[r] = job.weight_row(n + r);
-        tile<Fmt, R, C>(rows, columns.acts, job.k, job.target(n, i));
+        tile<Fmt, R, C>(rows, columns.acts, job.k, job.target(n, 0));
     }
 }
 
-// A panel of weight rows n .. n+height against activation rows i .. i+C.
-template <class Fmt, int R, int C>
-void pass(const Job& job, const typename Fmt::Unpacked* panel, int64_t blocks, int64_t n, int64_t height, int64_t i) {
+// A multiple of every kind's `panel_rows`.
+constexpr int64_t kPanelRows = 12;
+
+// A panel of weight rows n .. n+kPanelRows against activation rows i .. i+C.
+template <class Fmt, int C>
+void pass(const Job& job, const typename Fmt::Unpacked* panel, int64_t blocks, int64_t n, int64_t i) {
+    constexpr int R = Fmt::Kind::panel_rows;
+    static_assert(kPanelRows % R == 0);
     const Columns<typename Fmt::Kind, C> columns(job, i);
-    for (int64_t p = 0; p < height && n + p < job.n1; p += R) {
+    for (int64_t p = 0; p < kPanelRows && n + p < job.n1; p += R) {
         PanelRows<Fmt, R> rows;
         for (int r = 0; r < R; ++r) rows.row[r] = panel + (p + r) * blocks;
         tile<Fmt, R, C>(rows, columns.acts, job.k, job.target(n + p, i));
@@ -271,8 +288,9 @@ void pass(const Job& job, const typename Fmt::Unpacked* panel, int64_t blocks, i
 
 template <class Fmt>
 void unpack_row(const uint8_t* row, int64_t k, typename Fmt::Unpacked* out) {
+    const PackedRows<Fmt, 1> packed{{row}, kLeastAhead};
     const int64_t whole = k / Fmt::Kind::size;
-    for (int64_t b = 0; b < whole; ++b) out[b] = typename Fmt::Unpacked(typename Fmt::Packed{row + b * Fmt::block_bytes});
+    for (int64_t b = 0; b < whole; ++b) out[b] = typename Fmt::Unpacked(packed.block(0, b));
     if constexpr (Fmt::any_length) {
         if (k % 8 != 0) {
             alignas(32) uint8_t tail[Fmt::block_bytes];
@@ -282,12 +300,14 @@ void unpack_row(const uint8_t* row, int64_t k, typename Fmt::Unpacked* out) {
     }
 }
 
-constexpr int64_t kPanelRows = 16;
-
 template <class Fmt>
 void multiply(const Job& job) {
-    if (job.m == 1) return stream<Fmt, 4, 1>(job, 0);
-    if (job.m == 2) return stream<Fmt, 2, 2>(job, 0);
+    switch (job.m) {
+        case 1: return stream<Fmt, 1>(job);
+        case 2: return stream<Fmt, 2>(job);
+        case 3: return stream<Fmt, 3>(job);
+        case 4: return stream<Fmt, 4>(job);
+    }
 
     using Unpacked = typename Fmt::Unpacked;
     const int64_t blocks = (job.k + Fmt::Kind::size - 1) / Fmt::Kind::size;
@@ -295,8 +315,8 @@ void multiply(const Job& job) {
     for (int64_t n = job.n0; n < job.n1; n += kPanelRows) {
         for (int64_t p = 0; p < kPanelRows; ++p) unpack_row<Fmt>(job.weight_row(n + p), job.k, panel + p * blocks);
         int64_t i = 0;
-        for (; i + 2 < job.m; i += 4) pass<Fmt, 2, 4>(job, panel, blocks, n, kPanelRows, i);
-        for (; i < job.m; i += 2) pass<Fmt, 2, 2>(job, panel, blocks, n, kPanelRows, i);
+        for (; i + 2 < job.m; i += 4) pass<Fmt, 4>(job, panel, blocks, n, i);
+        for (; i < job.m; i += 2) pass<Fmt, 2>(job, panel, blocks, n, i);
     }
 }
 

@@ -70,8 +70,9 @@ inline void store32(void* p, i8x32 a) { _mm256_storeu_si256(static_cast<__m256i*
 inline i8x32 set32(int x) { return {_mm256_set1_epi8(static_cast<char>(x))}; }
 
 inline i8x32 nibbles(const uint8_t* p) {
-    const __m128i bytes = load128(p);
-    return {_mm256_and_si256(join(bytes, _mm_srli_epi16(bytes, 4)), _mm256_set1_epi8(15))};
+    const __m256i twice = _mm256_broadcastsi128_si256(load128(p));
+    const __m256i shifted = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+    return {_mm256_and_si256(shifted, _mm256_set1_epi8(15))};
 }
 inline i8x32 bits(const uint8_t* p) {
     int32_t word;
