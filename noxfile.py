@@ -96,7 +96,7 @@ def lint(session: nox.Session) -> None:
 def core(session: nox.Session) -> None:
     """Core alone: no family is installed."""
     install(session, core_wheel(session), *group("test"))
-    pytest(session, "core/tests")
+    pytest(session, "core/tests", env={"COLIBRI_TEST_FAMILIES": ""})
 
 
 @nox.session
@@ -112,7 +112,8 @@ def together(session: nox.Session) -> None:
     """All families in one installation."""
     install(session, core_wheel(session), *PLUGINS, *group("test"))
     tests = [argument for name in FAMILIES for argument in family_tests(name)]
-    pytest(session, "core/tests/test_families.py", "core/tests/cli", *tests)
+    expected = {"COLIBRI_TEST_FAMILIES": " ".join(FAMILIES)}
+    pytest(session, "core/tests/test_families.py", "core/tests/cli", *tests, env=expected)
 
 
 @nox.session

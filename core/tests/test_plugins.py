@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import textwrap
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +13,7 @@ import pytest
 
 from colibri import hookimpl, hookspecs
 from colibri.api.app import App
+from colibri.chat.conversation import Conversation, TextPart, Turn, TurnOptions
 from colibri.compute.checkpoint import Checkpoint
 from colibri.errors import CheckpointError, PluginError, SettingError
 from colibri.family import Capabilities, Variant
@@ -499,3 +502,29 @@ def test_hooks_are_few() -> None:
 
 def test_hookimpl_is_for_these_hooks() -> None:
     assert hookimpl.project_name == "colibri"
+
+
+DOCS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", hooks())
+def test_every_hook_is_documented_with_its_signature(name: str) -> None:
+    signature = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
+    assert f"### `{name}({signature})`" in DOCS
+
+
+def test_no_hook_is_documented_that_is_not_there() -> None:
+    assert set(re.findall(r"^### `(\w+)\(", DOCS, re.MULTILINE)) == set(hooks())
+
+
+def test_the_documented_plugin_loads(tmp_path: Path) -> None:
+    path = tmp_path / "heron.py"
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL) if "register_families" in block]
+    path.write_text(code, encoding="utf-8")
+    plugins = load(plugin=(str(path),))
+    assert plugins.broken() == ()
+    family, variant = plugins.family_for(checkpoint("heron"))
+    conversation = Conversation((Turn("user", (TextPart("<|end|>?"),)),))
+    rendered = family.render(variant, conversation, TurnOptions())
+    assert rendered.text == "<|turn|>user\n<|end|>?<|end|><|turn|>assistant\n"
+    assert [type(piece).__name__ for piece in rendered.pieces] == ["Special", "Text", "Special", "Special", "Text"]

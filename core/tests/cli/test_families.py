@@ -63,6 +63,7 @@ def test_every_capability_has_words() -> None:
     claims: dict[str, Any] = {
         "tools": "native", "strict_tools": True, "thinking": "always", "preserve": True, "continuation": True,
         "inputs": ("text", "image"), "logprobs": "prompt", "drafts": "mtp", "grammar": True, "decide": True,
+        "developer": True,
     }  # fmt: skip
     assert {*claims, "tool_choice", "efforts"} == set(Capabilities.__struct_fields__)
     for name, value in claims.items():

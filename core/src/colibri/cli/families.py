@@ -92,6 +92,8 @@ def in_words(capabilities: Capabilities) -> str:
         said.append("preserved thinking")
     if capabilities.continuation:
         said.append("continuation")
+    if capabilities.developer:
+        said.append("developer turns")
     said += [kind for kind in capabilities.inputs if kind != "text"]
     if capabilities.logprobs != "none":
         said.append(f"logprobs ({capabilities.logprobs})")
