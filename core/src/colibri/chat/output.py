@@ -8,7 +8,6 @@ output with exactly one event.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
@@ -18,9 +17,8 @@ from ..errors import PluginError
 from .calls import CallReader, CallSyntax, Guess, GuessSyntax, Part
 from .conversation import TurnOptions
 from .events import Event, Kind
-
-#: In place of a marker: the first text of a state that is not blank.
-TEXT = ""
+from .markers import TEXT as TEXT
+from .markers import Alphabet, Rules, is_stray
 
 #: What text in a state is. `content` and `reasoning` are shown and `drop` is not. `field` text goes to the call reader,
 #: up to the next marker; in a `body` the call reader says itself where it ends, and no marker is seen before. `guess`
@@ -32,8 +30,6 @@ _CALL_KINDS = ("field", "body")
 #: How much a call reader is given at a time, in characters: what it leaves is given to it again.
 _BITE = 4096
 
-#: The characters that stand for control tokens: those of markers, and all others, which are never shown.
-_FIRST_SYMBOL, _FIRST_STRAY, _STRAY = 0xDC00, 0xD800, "[\ud800-\udbff]"
 _MERGED: tuple[Kind, ...] = ("content", "reasoning", "tool_args", "swallowed")
 
 
@@ -60,17 +56,21 @@ class OutputFormat(Struct, frozen=True):
     guess: GuessSyntax | None = None
 
     def __post_init__(self) -> None:
-        states = {self.start, *(state for _, state in self.starts)}
-        for (state, marker), (target, *actions) in self.moves.items():
-            states |= {state, target}
+        for (state, marker), (_, *actions) in self.moves.items():
             if marker == TEXT and actions:
                 raise PluginError(f"output format: the text move of state {state!r} has actions")
-        for state in sorted(states):
+        for state in sorted(self.states):
             kind = self.kind(state)
             if kind in _CALL_KINDS and self.calls is None:
                 raise PluginError(f"output format: state {state!r} reads calls, but the format has no call syntax")
             if kind == "guess" and (self.guess is None or (state, TEXT) not in self.moves):
                 raise PluginError(f"output format: state {state!r} guesses, but has no guess or no text move")
+
+    @property
+    def states(self) -> set[str]:
+        """All states that can be reached."""
+        moved = {state for (source, _), (target, *_) in self.moves.items() for state in (source, target)}
+        return {self.start, *(state for _, state in self.starts), *moved}
 
     def kind(self, state: str) -> StateKind:
         """What text in `state` is. Raises PluginError for a state nobody declared."""
@@ -87,40 +87,6 @@ class OutputFormat(Struct, frozen=True):
         if options.cue == "continue":
             return "content"
         return next((state for tail, state in self.starts if prompt.endswith(tail)), self.start)
-
-
-class _Rules:
-    """The moves of one state, ready to be searched for."""
-
-    def __init__(self, moves: Mapping[str, tuple[str, ...]], strays: bool) -> None:
-        markers = sorted((marker for marker in moves if marker != TEXT), key=len, reverse=True)
-        self.moves = moves
-        self.text = moves.get(TEXT)
-        self.pattern = re.compile("|".join([*map(re.escape, markers), _STRAY])) if markers or strays else None
-        self.prefixes = {marker[:n] for marker in markers for n in range(1, len(marker))}
-        self.longest = len(markers[0]) if markers else 0
-
-    def next(self, text: str, at: int, final: bool) -> tuple[int, str | None]:
-        """Where text that starts at `at` certainly ends, and the marker that ends it, if one is there for certain."""
-        if self.pattern is None:
-            return len(text), None
-        match = self.pattern.search(text, at)
-        end = match.start() if match else len(text)
-        if not final:
-            first = max(at, len(text) - self.longest + 1)
-            for start in range(first, min(end + 1, len(text))):
-                if text[start:] in self.prefixes:
-                    return start, None
-        return end, match.group() if match else None
-
-    def here(self, text: str, at: int) -> tuple[str | None, bool]:
-        """The marker that stands at `at`, if any, and whether more text may make a marker, or a longer one."""
-        if self.pattern is None:
-            return None, False
-        if len(text) - at < self.longest and text[at:] in self.prefixes:
-            return None, True
-        match = self.pattern.match(text, at)
-        return (match.group() if match else None), False
 
 
 class OutputParser:
@@ -143,11 +109,8 @@ class OutputParser:
         self.calls = 0
         self._format = format
         self._repair = repair
-        self._symbols: dict[int, str] = {}  # a control token of some marker -> the character that stands for it here
-        self._spellings: dict[int, str] = {}  # the same, as a translation table back to spellings
-        self._hidden = hidden
-        self._sanitise = specials is not None
-        self._rules = self._compile(specials or {})
+        self._alphabet = Alphabet(specials, hidden)
+        self._rules = self._compile()
         self._buffer, self._pos = "", 0  # characters not yet understood
         self._at = 0  # raw characters that events stand for
         self._owed = 0  # raw characters read since, for which the next event of a call will stand
@@ -165,14 +128,7 @@ class OutputParser:
 
     def feed(self, text: str, id: int | None = None) -> list[Event]:
         """Read more output. `id` is given for text that is one control token."""
-        if id is not None and (id in self._symbols or id in self._hidden):
-            if id not in self._symbols:
-                self._symbols[id] = symbol = chr(_FIRST_STRAY + len(self._symbols))
-                self._spellings[ord(symbol)] = text
-            text = self._symbols[id]
-        elif self._sanitise and not text.isascii():
-            text = re.sub("[\ud800-\udfff]", "\ufffd", text)
-        self._buffer += text
+        self._buffer += self._alphabet.read(text, id)
         self._run(final=False)
         return self._take()
 
@@ -198,6 +154,16 @@ class OutputParser:
         self._put("swallowed", "", self._owed)
         self._owed = 0
         return self._take()
+
+    def _compile(self) -> dict[str, Rules]:
+        """The rules of every state."""
+        moves: dict[str, dict[str, tuple[str, ...]]] = {state: {} for state in ("content", *self._format.states)}
+        for (state, marker), move in self._format.moves.items():
+            moves[state][self._alphabet.compile(marker)] = move
+        return {
+            state: Rules(markers, strays=self._alphabet.by_id and self._format.kind(state) != "guess")
+            for state, markers in moves.items()
+        }
 
     # The machine.
 
@@ -272,7 +238,7 @@ class OutputParser:
 
     def _move(self, marker: str) -> None:
         """Follow a marker that stands at the reading position."""
-        if re.match(_STRAY, marker):
+        if is_stray(marker):
             if self._blank:
                 self._show("")
             self._consume(marker)
@@ -352,7 +318,7 @@ class OutputParser:
         assert self._reader is not None
         length = len(text)
         if self._kind == "field":
-            text = self._expand(text)
+            text = self._alphabet.spell(text)
         used, parts = self._reader.read(self._state, text)
         at = 0
         for part in parts:
@@ -412,33 +378,13 @@ class OutputParser:
 
     def _take(self) -> list[Event]:
         events, self._events = self._events, []
-        return [Event(kind, self._expand("".join(texts)), (start, end), call) for kind, texts, start, end, call in events]
-
-    def _expand(self, text: str) -> str:
-        return text.translate(self._spellings) if self._spellings and not text.isascii() else text
+        return [
+            Event(kind, self._alphabet.spell("".join(texts)), (start, end), call) for kind, texts, start, end, call in events
+        ]
 
     def _raw(self, text: str) -> int:
         """How many characters of the raw output `text` stands for."""
-        return len(self._expand(text))
-
-    def _compile(self, specials: Mapping[str, int]) -> dict[str, _Rules]:
-        """The rules of every state. A control token inside a marker becomes one character, a lone surrogate, which no
-        decoded text holds: finding tokens is then finding characters."""
-        moves: dict[str, dict[str, tuple[str, ...]]] = {}
-        for (state, marker), move in self._format.moves.items():
-            for spelling in sorted(specials, key=len, reverse=True):
-                if spelling in marker:
-                    symbol = self._symbols.setdefault(specials[spelling], chr(_FIRST_SYMBOL + len(self._symbols)))
-                    self._spellings[ord(symbol)] = spelling
-                    marker = marker.replace(spelling, symbol)
-            moves.setdefault(state, {})[marker] = move
-            moves.setdefault(move[0], {})
-        for state in (self._format.start, "content", *(state for _, state in self._format.starts)):
-            moves.setdefault(state, {})
-        return {
-            state: _Rules(rules, strays=self._sanitise and self._format.kind(state) != "guess")
-            for state, rules in moves.items()
-        }
+        return len(self._alphabet.spell(text))
 
 
 def merged(events: Sequence[Event]) -> list[Event]:

@@ -3,79 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..api.openai.chat import message_of
-from ..api.openai.messages import decode_messages, decode_tool_choice, decode_tools
-from ..chat.conversation import Conversation, TurnOptions
-from ..chat.detokenizer import Run
-from ..chat.events import Event
+from ..api.openai.cases import Case, parse_case, render_case
 from ..chat.jsontext import dumps
-from ..chat.output import OutputFormat, OutputParser
-from ..chat.prompt import Piece, Special, Text
-from ..chat.reader import Reader
-from ..chat.stops import StopFilter, StopText
 from ..chat.tokenizer import Tokenizer
 from ..compute.checkpoint import Checkpoint, open_checkpoint
 from ..errors import BadRequest, CheckpointError, ColibriError
-from ..family import Family, Stops, TokenizerSpec
+from ..family import Family, TokenizerSpec
 from ..plugins import Plugins
 
 Write = Callable[[str], object]
-Line = Mapping[str, Any]
 
 
 def render(plugins: Plugins, variant_name: str, tokenizer_file: str | None, lines: Iterable[str], write: Write) -> int:
-    """A chat request per line -> `text`, `pieces` and, with a tokenizer, `ids`.
-
-    Besides the fields of the API, `add_generation_prompt` and `continue_final_message` choose how the prompt ends, and
-    what templates call their options is understood, also inside `chat_template_kwargs`. Roles reach the family as given.
-    """
+    """A chat request per line -> `text`, `pieces` and, with a tokenizer, `ids`; see `render_case`."""
     family, variant = plugins.variant(variant_name)
     tokenizer = _tokenizer(family, tokenizer_file)
-
-    def answer(line: Line) -> dict[str, Any]:
-        turns = decode_messages(line.get("messages"))
-        conversation, options = _request(line, turns)
-        prompt = family.render(variant, conversation, options)
-        shown = {"text": prompt.text, "pieces": [_piece(piece) for piece in prompt.pieces]}
-        return shown if tokenizer is None else {**shown, "ids": tokenizer.encode(prompt)}
-
-    return _each(lines, write, answer)
+    return _each(lines, write, lambda case: render_case(family, variant, case, tokenizer))
 
 
 def parse(plugins: Plugins, variant_name: str, tokenizer_file: str | None, lines: Iterable[str], write: Write) -> int:
-    """An output per line -> `content`, `reasoning`, `tool_calls` and `finish`, as a client would get them.
-
-    `output` is the text or a list of chunks; with a tokenizer, `ids` may take its place. `prompt_tail` is how the
-    prompt ended, `tools` what was declared, `finish` why the model stopped (default: stop).
-    """
+    """An output per line -> `content`, `reasoning`, `tool_calls` and `finish`; see `parse_case`."""
     family, variant = plugins.variant(variant_name)
     tokenizer = _tokenizer(family, tokenizer_file)
-
-    def answer(line: Line) -> dict[str, Any]:
-        conversation, options = _request(line, ())
-        format = family.output(variant, conversation, options)
-        stops = family.stops(variant, options)
-        tail = _string(line, "prompt_tail")
-        events, stopped = _events(line, format, stops, options, tail, tokenizer)
-        message = message_of(events)
-        calls = [call["function"] for call in message.get("tool_calls", ())]
-        return {
-            "content": message["content"] or None,
-            "reasoning": message.get("reasoning_content"),
-            "tool_calls": [{"name": call["name"], "arguments": json.loads(call["arguments"])} for call in calls],
-            "finish": "tool_calls" if calls else "stop" if stopped else _string(line, "finish") or "stop",
-        }
-
-    return _each(lines, write, answer)
+    return _each(lines, write, lambda case: parse_case(family, variant, case, tokenizer))
 
 
-def _each(lines: Iterable[str], write: Write, answer: Callable[[Line], dict[str, Any]]) -> int:
+def _each(lines: Iterable[str], write: Write, answer: Callable[[Case], dict[str, Any]]) -> int:
     """Answer every line; a line that cannot be answered says why, and the next is read."""
     for text in lines:
         if not text.strip():
@@ -86,87 +45,11 @@ def _each(lines: Iterable[str], write: Write, answer: Callable[[Line], dict[str,
                 raise BadRequest("the line must be a JSON object")
             reply = answer(line)
         except ColibriError as error:
-            reply = {"error": error.message if hasattr(error, "message") else str(error)}
+            reply = {"error": str(error)}
         except (ValueError, RecursionError) as error:
             reply = {"error": f"the line cannot be read: {error}"}
         write(dumps(reply))
     return 0
-
-
-def _request(line: Line, turns: Sequence[Any]) -> tuple[Conversation, TurnOptions]:
-    tools = decode_tools(line.get("tools") or None)
-    return Conversation(tuple(turns), tools), _options(line, tools)
-
-
-def _options(line: Line, tools: Sequence[Any]) -> TurnOptions:
-    inner = line.get("chat_template_kwargs")
-    words: Line = {**line, **inner} if isinstance(inner, dict) else line
-    thinking = _flag(words, "enable_thinking")
-    if thinking is None:
-        thinking = _flag(words, "thinking")
-    if words.get("thinking_mode") in ("chat", "thinking"):
-        thinking = words["thinking_mode"] == "thinking"
-    effort = _string(words, "reasoning_effort") or _string(words, "thinking_effort") or None
-    preserve = _flag(words, "preserve_thinking")
-    for name in ("clear_thinking", "drop_thinking"):
-        if preserve is None and (drops := _flag(words, name)) is not None:
-            preserve = not drops
-    continues = _flag(words, "continue_final_message")
-    opens = _flag(words, "add_generation_prompt")
-    return TurnOptions(
-        cue="continue" if continues else "none" if opens is False else "new",
-        thinking=False if effort == "none" and thinking is None else thinking,
-        effort=None if effort == "none" else effort,
-        preserve_thinking=preserve,
-        tool_choice=decode_tool_choice(line.get("tool_choice"), tuple(tools)),
-        tool_fallback=_flag(words, "tool_fallback") or False,
-    )
-
-
-def _flag(line: Line, name: str) -> bool | None:
-    value = line.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise BadRequest(f"`{name}` must be true or false", param=name)
-    return value
-
-
-def _string(line: Line, name: str) -> str:
-    value = line.get(name)
-    if value is not None and not isinstance(value, str):
-        raise BadRequest(f"`{name}` must be a string", param=name)
-    return value or ""
-
-
-def _piece(piece: Piece) -> dict[str, Any]:
-    if isinstance(piece, Text):
-        return {"text": piece.text}
-    return {"special": piece.token} if isinstance(piece, Special) else {"media": piece.ref}
-
-
-def _events(
-    line: Line, format: OutputFormat, stops: Stops, options: TurnOptions, tail: str, tokenizer: Tokenizer | None
-) -> tuple[list[Event], bool]:
-    """What the output of a line means, and whether a stop text ended it."""
-    if "ids" in line:
-        ids = line["ids"]
-        if tokenizer is None:
-            raise BadRequest("`ids` need --tokenizer FILE", param="ids")
-        if not isinstance(ids, list) or not all(type(id) is int for id in ids):
-            raise BadRequest("`ids` must be a list of token ids", param="ids")
-        reader = Reader(tokenizer, format, tail=tail, options=options, stops=stops)
-        return [*reader.feed(ids), *reader.finish()], reader.stopped is not None
-    output = line.get("output")
-    chunks = [output] if isinstance(output, str) else output
-    if not isinstance(chunks, list) or not all(isinstance(chunk, str) for chunk in chunks):
-        raise BadRequest("`output` must be a text or a list of texts", param="output")
-    parser = OutputParser(format, format.state_after(tail, options))
-    filter = StopFilter([StopText(text, stops.patient) for text in stops.texts])
-    runs = [run for chunk in chunks for run in filter.feed(Run(chunk))]
-    runs += filter.finish()
-    events: list[Event] = []
-    for run in runs:
-        events += parser.skip(len(run.text)) if run.dropped else parser.feed(run.text)
-    return events + parser.finish(), filter.stopped is not None
 
 
 def _tokenizer(family: Family, file: str | None) -> Tokenizer | None:
