@@ -52,8 +52,13 @@ class Gateway:
 
     def end(self) -> int:
         self._thread.join(30)
-        self._theirs.close()
         self.socket.close()
+        # Its reader sees the end of the stream now; it must do so before `os._exit` is the real one again.
+        for thread in threading.enumerate():
+            if thread.name == "inbox":
+                thread.join(30)
+                assert not thread.is_alive()
+        self._theirs.close()
         [status] = self.status
         return status
 
