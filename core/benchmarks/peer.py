@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from colibri.compute.load import load_runtime
-from colibri.plugins import load_plugins
-
 from colibri.compute.checkpoint import open_checkpoint
+from colibri.compute.load import load_runtime
 from colibri.compute.runtime import Row
+from colibri.plugins import load_plugins
 
 
 class Ours:

@@ -55,7 +55,8 @@ class Family:
         self.rendered.append((conversation, options))
         pieces: list[Any] = []
         for turn in conversation.turns:
-            pieces += [Special("<|assistant|>" if turn.role == "assistant" else "<|user|>"), turn.text, Special("<|end|>")]
+            role = Special("<|assistant|>" if turn.role == "assistant" else "<|user|>")
+            pieces += [role, turn.spoken or turn.text, Special("<|end|>")]
         if options.cue == "continue":
             pieces.pop()
         elif options.cue == "new":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from colibri.chat.conversation import Conversation, Tool, ToolChoice, TurnOptions
+from colibri.chat.conversation import Conversation, TextPart, Tool, ToolChoice, Turn, TurnOptions
 from colibri.chat.tokenizer import Tokenizer
 from colibri.errors import CheckpointError, Refusal
 from colibri.family import Capabilities, Sampling, Stops
@@ -43,6 +43,16 @@ def test_a_continued_turn_ends_with_the_bytes_that_were_sent(tokenizer: Tokenize
     closed = "<|user|>Hi<|end|><|assistant|>I am<|end|><|assistant|>"
     assert prepare(model(tokenizer, continue_assistant=False), request).prompt.text == closed
     assert prepare(model(tokenizer, Family(Capabilities())), request).prompt.text == closed
+
+
+def test_developers_are_heard_where_there_is_no_role_for_them(tokenizer: Tokenizer) -> None:
+    family = Family()
+    turn = Turn("developer", (TextPart("Be brief."),))
+    prepare(model(tokenizer, family), asked(turn, user("Hi")))
+    assert [turn.role for turn in family.rendered[-1][0].turns] == ["system", "user"]
+    family = Family(Capabilities(developer=True))
+    prepare(model(tokenizer, family), asked(turn, user("Hi")))
+    assert [turn.role for turn in family.rendered[-1][0].turns] == ["developer", "user"]
 
 
 def test_no_new_turn_where_none_is_asked_for(tokenizer: Tokenizer) -> None:

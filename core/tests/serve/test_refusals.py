@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from colibri.chat.conversation import Conversation, MediaPart, Tool, ToolChoice, Turn, TurnOptions
+from colibri.chat.conversation import Conversation, MediaPart, TextPart, Tool, ToolCall, ToolChoice, Turn, TurnOptions
 from colibri.errors import BadRequest, Refusal
 from colibri.family import Capabilities, Variant
 from colibri.serve.refusals import allowed
@@ -17,6 +17,10 @@ TOOLS = (Tool("weather", {}), Tool("time", {}))
 NOTHING = Capabilities()
 TOOLED = Capabilities(tools="native", tool_choice="prompt", strict_tools=True)
 THINKER = Capabilities(thinking="optional", efforts=("low", "high"))
+
+
+RESULT = Turn("tool", (TextPart("{}"),))
+CALLED = Turn("assistant", None, calls=(ToolCall("time", {}),))
 
 
 def allow(capabilities: Capabilities, tools: Any = (), turns: Any = None, **options: Any) -> TurnOptions:
@@ -82,3 +86,14 @@ def test_media() -> None:
         allow(NOTHING, turns=turns)
     assert (caught.value.code, caught.value.param) == ("unsupported_content_type", "messages.1.content")
     allow(Capabilities(inputs=("text", "image")), turns=turns)
+
+
+@pytest.mark.parametrize(("turn", "param"), [(CALLED, "messages.1.tool_calls"), (RESULT, "messages.1")])
+def test_past_calls_need_a_format_as_well(turn: Turn, param: str) -> None:
+    turns = (user("Hi"), turn, user("And?"))
+    for claims in (NOTHING, Capabilities(tools="fallback")):
+        with pytest.raises(Refusal) as error:
+            allow(claims, turns=turns)
+        assert error.value.param == param
+    allow(TOOLED, turns=turns)
+    allow(Capabilities(tools="fallback"), turns=turns, tool_fallback=True)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from .prompt import Spoken
+
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
@@ -35,7 +37,11 @@ class ToolCall(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """One message. `content` is None only where the client sent none (or null)."""
+    """One message. `content` is None only where the client sent none (or null).
+
+    `spoken` is set where this very turn was written by the model: a renderer prints it in place of content and calls,
+    behind what a generation cue ends with, so that the prompt is what the model's state already holds.
+    """
 
     role: Role
     content: tuple[Part, ...] | None = None
@@ -43,6 +49,7 @@ class Turn(Struct, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     name: str | None = None
+    spoken: Spoken | None = None
 
     @property
     def text(self) -> str:

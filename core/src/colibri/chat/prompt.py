@@ -25,7 +25,14 @@ class Media(Struct, frozen=True):
     ref: int
 
 
-Piece = Text | Special | Media
+class Spoken(Struct, frozen=True):
+    """What the model itself wrote in an earlier turn: its tokens, whatever they are, and the text they spell."""
+
+    ids: tuple[int, ...]
+    text: str
+
+
+Piece = Text | Special | Media | Spoken
 
 
 class Prompt(Struct, frozen=True):
@@ -36,7 +43,7 @@ class Prompt(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All pieces joined, as the official template would print them. For tests, logs and start states."""
-        return "".join(p.text if isinstance(p, Text) else p.token if isinstance(p, Special) else "" for p in self.pieces)
+        return "".join(_spelling(piece) for piece in self.pieces)
 
 
 def prompt(pieces: Iterable[Piece | str]) -> Prompt:
@@ -53,3 +60,9 @@ def prompt(pieces: Iterable[Piece | str]) -> Prompt:
                 continue
         merged.append(piece)
     return Prompt(tuple(merged))
+
+
+def _spelling(piece: Piece) -> str:
+    if isinstance(piece, Media):
+        return ""
+    return piece.token if isinstance(piece, Special) else piece.text

@@ -23,7 +23,7 @@ from tokenizers.pre_tokenizers import Sequence as Chain
 from ..compute.gguf import read_header
 from ..errors import CheckpointError, Refusal
 from ..family import TokenizerSpec
-from .prompt import Prompt, Special, Text
+from .prompt import Prompt, Special, Spoken, Text
 
 #: Largest tokenizer.json that is read, in bytes.
 MAX_FILE = 256 << 20
@@ -93,6 +93,8 @@ class Tokenizer:
                 if piece.token not in self.specials:
                     raise CheckpointError(f"the vocabulary has no control token {piece.token!r}", file=self._file)
                 ids.append(self.specials[piece.token])
+            elif isinstance(piece, Spoken):
+                ids += piece.ids
             else:
                 raise Refusal("This model reads text only.", code="unsupported_content_type", param="messages")
         return ids
@@ -115,6 +117,10 @@ class Tokenizer:
             return bytes([_BYTES[char] for char in word])
         except KeyError:
             return word.encode()
+
+    def text(self, ids: Iterable[int]) -> str:
+        """What tokens spell together; bytes that are no UTF-8 become U+FFFD."""
+        return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
     def is_control(self, id: int) -> bool:
         """Whether a token is a control token."""

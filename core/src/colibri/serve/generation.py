@@ -23,6 +23,7 @@ from ..errors import ColibriError, EngineError, PluginError
 from ..hookspecs import RequestRecord
 from .admission import Outcome
 from .preparation import Prepared, tokenise
+from .recall import Draft, Recall
 from .request import Admission, FinishReason, Usage
 from .scheduler import Lease, Place, Scheduler
 
@@ -102,8 +103,10 @@ class _Hold:
 class ModelGeneration:
     """A Generation. Before `admitted` is awaited it holds nothing; dropped without a word, it gives back what it held."""
 
-    def __init__(self, prepared: Prepared, tokenizer: Tokenizer, desk: Desk) -> None:
+    def __init__(self, prepared: Prepared, tokenizer: Tokenizer, desk: Desk, recall: Recall | None = None) -> None:
         self._prepared = prepared
+        self._recall = recall
+        self._draft = Draft()
         self._tokenizer = tokenizer
         self._desk = desk
         self._hold = _Hold(desk)
@@ -176,6 +179,7 @@ class ModelGeneration:
         if isinstance(frame, Tokens):
             for token in frame.ids:  # one by one, so that what is counted doesn't depend on how tokens were bundled
                 hold.completion += 1
+                self._draft.ids.append(token)
                 events += reader.feed((token,))
                 if reader.stopped is not None:
                     reason = "stop"
@@ -186,7 +190,10 @@ class ModelGeneration:
             raise EngineError("The engine dropped the request.")
         hold.reasoning = reader.reasoning_tokens
         self._called |= any(event.kind == "tool_end" for event in events)
+        self._draft.read(events)
         if reason is not None:
+            if self._recall is not None and reader.stopped is None:  # what follows a stop text was never shown
+                self._recall.keep(self._draft, self._tokenizer.text(self._draft.ids))
             hold.finish = "tool_calls" if self._called else reason
             hold.end("completed")
         return merged(events)

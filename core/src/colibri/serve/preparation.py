@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..chat.conversation import Conversation, TurnOptions
 from ..chat.prompt import Prompt, Text
 from ..chat.reader import Reader
+from ..chat.roles import with_known_roles
 from ..chat.schemas import ToolSchemas
 from ..chat.tokenizer import Tokenizer
 from ..chat.tools import active_tools
@@ -19,6 +20,7 @@ from ..errors import CheckpointError, ColibriError, PluginError
 from ..family import Family, Sampling, Variant
 from ..settings import Settings
 from .continuation import continues
+from .recall import Recall
 from .refusals import allowed
 from .request import GenerationRequest
 
@@ -32,13 +34,15 @@ T = TypeVar("T")
 
 
 class Model(Struct, frozen=True):
-    """What is served, and with which settings. `vocabulary` is the file the tokenizer comes from."""
+    """What is served, and with which settings. `vocabulary` is the file the tokenizer comes from, `recall` the turns it
+    wrote."""
 
     family: Family
     variant: Variant
     tokenizer: Tokenizer
     settings: Settings
     vocabulary: str = ""
+    recall: Recall = field(default_factory=Recall)
 
     def stop_ids(self, options: TurnOptions) -> list[int]:
         """The tokens at which a turn ends. Raises CheckpointError if the vocabulary lacks one."""
@@ -93,6 +97,7 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         conversation = replace(conversation, tools=())  # declared and, by tool_choice none, not to be used
     if options.cue == "new" and continues(conversation, options, variant.capabilities, enabled=settings.continue_assistant):
         options = replace(options, cue="continue")
+    conversation = model.recall.restore(with_known_roles(conversation, variant.capabilities))
     schemas = ToolSchemas(active_tools(conversation, options)) if options.strict_tools else None
     prompt = model.ask(lambda family: family.render(variant, conversation, options))
     reader = Reader(

@@ -41,6 +41,7 @@ def _tools(variant: Variant, conversation: Conversation, options: TurnOptions) -
                 "described in the prompt.",
                 param="tools",
             )
+    _tool_history(variant, conversation, options)
     if demands_call(options):
         if claims.tools == "none" or claims.tool_choice == "none":
             raise Refusal(
@@ -51,6 +52,21 @@ def _tools(variant: Variant, conversation: Conversation, options: TurnOptions) -
             raise BadRequest(f"`tool_choice` {wanted} `tools`.", param="tool_choice")
     if options.strict_tools and not claims.strict_tools:
         raise Refusal(f"{variant.title} does not support strict tool calls.", param="strict_tool_calls")
+
+
+def _tool_history(variant: Variant, conversation: Conversation, options: TurnOptions) -> None:
+    """Past calls and results need words as well."""
+    tools = variant.capabilities.tools
+    if tools == "native" or (tools == "fallback" and options.tool_fallback):
+        return
+    advice = "Start the server with --tool-fallback, or leave" if tools == "fallback" else "Leave"
+    for number, turn in enumerate(conversation.turns):
+        if turn.role == "tool" or turn.calls:
+            part = "" if turn.role == "tool" else ".tool_calls"
+            raise Refusal(
+                f"{variant.title} has no format for tool calls and their results. {advice} such messages out.",
+                param=f"messages.{number}{part}",
+            )
 
 
 def _thinking(variant: Variant, options: TurnOptions) -> TurnOptions:

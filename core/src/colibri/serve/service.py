@@ -106,7 +106,8 @@ class ModelService:
         return self._model.sampling(options)
 
     def generate(self, request: GenerationRequest) -> ModelGeneration:
-        return ModelGeneration(prepare(self._model, request), self._model.tokenizer, self._desk)
+        recall = self._model.recall if request.conversation is not None else None
+        return ModelGeneration(prepare(self._model, request), self._model.tokenizer, self._desk, recall)
 
     def health(self) -> tuple[bool, dict[str, object]]:
         status, ready = self._engine.status, self._engine.ready

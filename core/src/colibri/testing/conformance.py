@@ -28,7 +28,7 @@ from ..api.openai.cases import parse_case, render_case
 from ..chat.conversation import Conversation, TextPart, Tool, ToolCall, ToolChoice, Turn, TurnOptions
 from ..chat.events import Event
 from ..chat.output import OutputFormat, OutputParser, merged
-from ..chat.prompt import Prompt, Special, Text
+from ..chat.prompt import Prompt, Special, Spoken, Text
 from ..errors import Refusal
 from ..family import Family, Variant
 from ..plugins import Plugins
@@ -172,6 +172,19 @@ class FamilyConformance:
             assert family.render(variant, _with(talk, read), _cued(options, "none")) == closed
 
         holds()
+
+    def test_a_turn_the_model_wrote_is_rendered_as_its_own_tokens(self) -> None:
+        family = _family(self)
+        spoken = Spoken((1, 2, 3), "raw")
+        for variant in family.variants():
+            options = _tool_options(variant)
+            native = variant.capabilities.tools == "native"
+            calls = (ToolCall("look", {"x": 1}),) if native else ()
+            talk = Conversation((_turn("user", "U"),), TOOLS if native else ())
+            asked = family.render(variant, talk, options).pieces
+            written = _with(talk, _turn("assistant", "shown", calls=calls, spoken=spoken))
+            later = family.render(variant, _with(written, _turn("user", "V")), options).pieces
+            assert later[: len(asked) + 1] == (*asked, spoken), f"{variant.name}: {later}"
 
     # Claims.
 

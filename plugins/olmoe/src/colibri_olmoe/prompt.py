@@ -26,8 +26,10 @@ def _pieces(conversation: Conversation, options: TurnOptions) -> Iterator[Piece 
     for index, turn in enumerate(conversation.turns):
         last = index == len(conversation.turns) - 1
         if turn.role == "assistant":
-            yield f"<|assistant|>\n{turn.text}"
-            if not (last and options.cue == "continue"):
+            open_turn = last and options.cue == "continue"
+            yield "<|assistant|>\n"
+            yield turn.text if turn.spoken is None or open_turn else turn.spoken
+            if not open_turn:
                 yield EOS
             if not last:
                 yield "\n"

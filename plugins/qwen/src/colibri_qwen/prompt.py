@@ -54,6 +54,10 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions, 
             follows = index > 0 and turns[index - 1].role == "tool"
             followed = not last and turns[index + 1].role == "tool"
             yield from _result(turn, follows, followed)
+        elif turn.spoken is not None and not (last and options.cue == "continue"):
+            yield from _open("assistant")
+            yield turn.spoken
+            yield from _close()
         elif turn.role == "assistant" and turn.calls:
             yield from _calls(turn)
         elif turn.role != "developer":  # the template passes such turns over in silence

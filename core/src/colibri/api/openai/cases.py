@@ -10,7 +10,7 @@ from ...chat.conversation import Conversation, TurnOptions
 from ...chat.detokenizer import Run
 from ...chat.events import Event
 from ...chat.output import OutputFormat, OutputParser
-from ...chat.prompt import Piece, Special, Text
+from ...chat.prompt import Media, Piece, Special, Text
 from ...chat.reader import Reader
 from ...chat.stops import StopFilter, StopText
 from ...chat.tokenizer import Tokenizer
@@ -104,7 +104,10 @@ def _string(case: Case, name: str) -> str:
 def _piece(piece: Piece) -> dict[str, Any]:
     if isinstance(piece, Text):
         return {"text": piece.text}
-    return {"special": piece.token} if isinstance(piece, Special) else {"media": piece.ref}
+    if isinstance(piece, Special):
+        return {"special": piece.token}
+    assert isinstance(piece, Media), "a case has no turns that a model of ours has written"
+    return {"media": piece.ref}
 
 
 def _events(
