@@ -21,7 +21,11 @@ class Sampler:
     """Picks a token from logits. temperature 0 takes the highest logit, the lowest id among equals."""
     def __init__(self, temperature: float, top_p: float, top_k: int, min_p: float, seed: int) -> None: ...
     def pick(self, logits: object, step: int) -> int:
-        """A token of a float32 buffer of logits; `step` counts a request's tokens: (seed, step) fixes the choice."""
+        """A token of a float32 buffer of logits; `step` counts a request's tokens: (seed, step) fixes the choice.
+
+        Cuts in this order: top_k, then temperature, top_p, and min_p relative to the highest. Raises ValueError if all
+        logits are NaN or -inf.
+        """
 
 class Builder:
     """Takes a plan node by node, checks it, and compiles it. Indices are counted in the order of the calls."""
@@ -47,7 +51,10 @@ class Builder:
         inv_freq: Sequence[float],
     ) -> None: ...
     def build(self, logits: int, max_rows: int, slots: int, context: int, threads: int, isa: str) -> Runtime:
-        """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards."""
+        """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards.
+
+        Raises MemoryError where the address space has no room for the slots.
+        """
 
 class Runtime:
     """A compiled model with its slots. Not for concurrent use; `step` releases the GIL."""
@@ -62,9 +69,10 @@ class Runtime:
     ) -> list[int]:
         """Run one row per token and return one token per wanted row.
 
-        `wanted` are row indices; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the result
-        is -1). A slot's rows must stand in order at consecutive positions; position p overwrites what the slot held from
-        p on. At most max_rows rows.
+        `wanted` are row indices, rising; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the
+        result is -1; -2 where all logits are NaN or -inf). A slot's rows must stand in order at consecutive positions
+        without a hole before them; position p overwrites what the slot held from p on. At most max_rows rows.
+        Raises ValueError with nothing changed, and RuntimeError if another thread is in a step.
         """
     def logits(self, index: int) -> bytes:
         """The float32 logits of wanted[index] of the last step."""

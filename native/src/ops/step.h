@@ -1,6 +1,7 @@
 // What every op of a step sees.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -71,7 +72,7 @@ struct Step {
     }
 };
 
-// One function per instruction. None allocates, throws or looks at more than its own rows' past.
+// One function per instruction. None looks at more than its own rows and their past.
 void run_gather(const Step&, const Instruction&);
 void run_quantize(const Step&, const Instruction&);
 void run_embed(const Step&, const Instruction&);
