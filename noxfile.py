@@ -109,8 +109,13 @@ def family(session: nox.Session, name: str) -> None:
 
 @nox.session
 def together(session: nox.Session) -> None:
-    """All families in one installation."""
-    install(session, core_wheel(session), *PLUGINS, *group("test"))
+    """All families in one installation, from their source distributions."""
+    wheel, home = core_wheel(session), Path(session.create_tmp()) / "sdists"
+    shutil.rmtree(home, ignore_errors=True)
+    install(session, "build")
+    for plugin in PLUGINS:
+        session.run("python", "-m", "build", "--sdist", "--outdir", str(home), plugin, silent=True, env=pinned())
+    install(session, wheel, *sorted(home.glob("*.tar.gz")), *group("test"))
     tests = [argument for name in FAMILIES for argument in family_tests(name)]
     expected = {"COLIBRI_TEST_FAMILIES": " ".join(FAMILIES)}
     pytest(session, "core/tests/test_families.py", "core/tests/cli", *tests, env=expected)
@@ -151,7 +156,7 @@ def offline(session: nox.Session) -> None:
     }
     with session.chdir(copy):
         session.run(*no_network(), "pip", "install", "./core", *PLUGINS, env=env, external=True)
-        session.run(*no_network(), "colibri", "families", env=env, external=True)
+        session.run(*no_network(), "colibri", "doctor", env=env, external=True)
 
 
 def no_network() -> list[str]:
