@@ -1,8 +1,6 @@
 #include "graph/builder.h"
 
-#include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "error.h"
 #include "graph/check.h"

@@ -1,11 +1,8 @@
 #include "graph/compile.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <map>
 
-#include "error.h"
 
 namespace colibri {
 
