@@ -24,7 +24,7 @@ def test_help_lists_the_commands(colibri: Any) -> None:
 def test_version(colibri: Any) -> None:
     status, out, _ = colibri("--version")
     assert status == 0
-    assert out.startswith(f"colibri {package.__version__} (native ")
+    assert out.startswith(f"colibri {package.__version__} (native runtime: ")
 
 
 @pytest.mark.parametrize(

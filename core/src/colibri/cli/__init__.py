@@ -77,7 +77,7 @@ def _versions() -> str:
     try:
         from .. import _native
     except ImportError as error:
-        native = f"native runtime not usable: {error}"
+        native = f"not usable: {error}"
     else:
-        native = f"native {_native.__version__}, {_native.build_info()}"
-    return f"colibri {__version__} ({native}), Python {sys.version.split()[0]}"
+        native = _native.build_info()
+    return f"colibri {__version__} (native runtime: {native}), Python {sys.version.split()[0]}"
