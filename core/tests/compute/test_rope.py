@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colibri.compute.config import Config
+from colibri.compute.rope import Rope, rope_for
+from colibri.errors import CheckpointError
+
+DIM, THETA = 16, 10000.0
+PLAIN = [THETA ** (-2 * j / DIM) for j in range(DIM // 2)]
+
+
+def of(config: dict[str, Any], context: int = 4096) -> Rope:
+    return rope_for(Config(config, Path("f")), DIM, context)
+
+
+def close(values: list[float]) -> Any:
+    return pytest.approx(values, rel=1e-6)
+
+
+def test_default() -> None:
+    assert list(of({}).inv_freq) == close(PLAIN)
+    assert of({}).factor == 1
+    assert of({"rope_theta": 100.0}) == of({"rope_parameters": {"rope_theta": 100.0}}) != of({})
+    assert len(of({"partial_rotary_factor": 0.5}).inv_freq) == 4
+
+
+def test_linear() -> None:
+    assert list(of({"rope_scaling": {"type": "linear", "factor": 4}}).inv_freq) == close([f / 4 for f in PLAIN])
+
+
+def test_llama3_keeps_fast_turns_and_slows_slow_ones() -> None:
+    rules = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+             "original_max_position_embeddings": 512}  # fmt: skip
+    expected = []
+    for f in PLAIN:
+        length = 2 * math.pi / f
+        if length < 512 / 4:
+            expected.append(f)
+        elif length > 512:
+            expected.append(f / 8)
+        else:
+            smooth = (512 / length - 1) / 3
+            expected.append((1 - smooth) * f / 8 + smooth * f)
+    found = of({"rope_scaling": rules})
+    assert list(found.inv_freq) == close(expected)
+    assert found.inv_freq[0] == pytest.approx(1.0)
+    assert found.inv_freq[-1] == pytest.approx(PLAIN[-1] / 8)
+
+
+def test_yarn() -> None:
+    rules = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
+    found = of({"rope_scaling": rules})
+    assert found.factor == pytest.approx(0.1 * math.log(4) + 1)
+    # dim(32) = 16 ln(256 / 64 pi) / (2 ln 10000) = 0.21 -> 0; dim(1) = 3.22 -> 4: a ramp over the first four.
+    ramp = [0, 0.25, 0.5, 0.75, 1, 1, 1, 1]
+    assert list(found.inv_freq) == close([f * ((1 - r) + r / 4) for f, r in zip(PLAIN, ramp, strict=True)])
+    assert of({"rope_scaling": {**rules, "attention_factor": 1.5}}).factor == 1.5
+    both = of({"rope_scaling": {**rules, "mscale": 0.7, "mscale_all_dim": 1.4}}).factor
+    assert both == pytest.approx((0.07 * math.log(4) + 1) / (0.14 * math.log(4) + 1))
+    assert of({"rope_scaling": {"type": "yarn", "factor": 4.0}}, context=256) == found
+
+
+def test_gguf_says_the_same_in_its_own_words() -> None:
+    words = {"rope.freq_base": 10000.0, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+             "rope.scaling.original_context_length": 256}  # fmt: skip
+    gguf = rope_for(Config({f"a.{key}": value for key, value in words.items()}, Path("f"), "a."), DIM, 4096)
+    assert gguf == of({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}})
+    assert rope_for(Config({"a.rope.dimension_count": 8}, Path("f"), "a."), DIM, 4096) == Rope(
+        DIM, tuple(rope_for(Config({}, Path("f")), 8, 1).inv_freq)
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"rope_scaling": {"type": "dynamic", "factor": 2}}, "rope_scaling.rope_type 'dynamic' is unknown"),
+        ({"rope_scaling": {"type": 3}}, "rope_scaling.type must be a string"),
+        ({"rope_scaling": {"type": "linear"}}, "rope_scaling.factor is missing"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "rope_scaling.factor must be a positive number"),
+        ({"rope_scaling": {"type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 4,
+                           "original_max_position_embeddings": 8}}, "rope_scaling.low_freq_factor must be smaller"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1.0}}, "rope_theta must be larger than 1"),
+        ({"partial_rotary_factor": 1.5}, "rope rotates 24 of 16 values"),
+        ({"partial_rotary_factor": 0.01}, "rope rotates 0 of 16 values"),
+        ({"rope_theta": "x"}, "rope_theta must be a positive number"),
+    ],
+)  # fmt: skip
+def test_bad_rules_are_named(config: dict[str, Any], key: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        of(config)
+    assert key in str(caught.value)
