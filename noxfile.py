@@ -86,7 +86,8 @@ def family_tests(name: str) -> list[str]:
 @nox.session
 def lint(session: nox.Session) -> None:
     """ruff and mypy --strict."""
-    install(session, *CORE["project"]["dependencies"], *group("test"), *group("lint"))
+    extras = CORE["project"]["optional-dependencies"]["chat"]
+    install(session, *CORE["project"]["dependencies"], *extras, *group("test"), *group("lint"))
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy", "core/src", *(f"plugins/{name}/src" for name in FAMILIES))
