@@ -11,3 +11,7 @@ endif()
 
 # Optimising the test takes the compiler longer than the test takes.
 target_compile_options(kernels_test PRIVATE -O1)
+
+# cmake --build BUILD --target kernels_bench
+add_executable(kernels_bench EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/../bench/kernels_bench.cpp")
+target_link_libraries(kernels_bench PRIVATE colibri_runtime)

@@ -2,7 +2,7 @@
 //
 // Each type is a view of one packed block. Blocks of 32 give `w` (signed bytes) and `d`; blocks of 256 give eight vectors
 // `q` of unsigned values with one scale per 16 of them, and what is to be subtracted for the values' offset or minimum;
-// floats give 8 values. The arithmetic on them is in matmul.inl.
+// floats give 8 values. The arithmetic on them is in arithmetic.inl.
 #pragma once
 
 namespace colibri {

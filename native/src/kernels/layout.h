@@ -5,7 +5,7 @@
 //     Q8K   k int8 | k/256 times 16 int16 sums | k/256 float scales
 //
 // A value is int8 * scale. A sum adds 16 neighbouring int8. Of the 16 groups of a block, the eight even ones come first,
-// then the odd ones: that is the order in which 16-bit vector lanes meet them (see Blocks256 in matmul.inl).
+// then the odd ones: that is the order in which 16-bit vector lanes meet them (see Blocks256 in arithmetic.inl).
 #pragma once
 
 #include <cstdint>
