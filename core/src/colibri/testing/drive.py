@@ -34,7 +34,10 @@ def logits_of(runtime: Runtime, ids: Sequence[int], *, slot: int = 0, start: int
 def together(
     runtime: Runtime, prompts: Mapping[int, Sequence[int]], chunks: Mapping[int, int] | None = None
 ) -> dict[int, Logits]:
-    """Logits of several prompts by their slot, all slots in the same steps, each with its own chunk of rows (1)."""
+    """Logits of several prompts by their slot, all slots in the same steps, each with its own chunk of rows (1).
+
+    The chunks together must fit the runtime's `max_rows`.
+    """
     sizes = chunks or {}
     found: dict[int, list[Logits]] = {slot: [] for slot in prompts}
     while rows := list(_next_rows(prompts, found, sizes)):
