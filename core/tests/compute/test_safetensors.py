@@ -115,3 +115,16 @@ def test_mutations_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
     assert "\n" not in reason
     size = file.stat().st_size
     assert all(tensor.offset > 0 and tensor.offset + tensor.nbytes <= size for tensor in tensors.values())
+
+
+def test_data_may_begin_at_any_byte(tmp_path: Path) -> None:
+    """Older writers do not pad the header; what reads the tensors has to cope."""
+    file = write_safetensors(tmp_path / "x.safetensors", ARRAYS)
+    data = file.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    file.write_bytes((length + 1).to_bytes(8, "little") + data[8 : 8 + length] + b" " + data[8 + length :])
+    for name, tensor in read_header(file).items():
+        assert tensor.offset % 2 == 1
+        with file.open("rb") as stream:
+            stream.seek(tensor.offset)
+            assert stream.read(tensor.nbytes) == ARRAYS[name].astype("<f4").tobytes()

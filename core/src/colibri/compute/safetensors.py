@@ -127,8 +127,6 @@ def _tensor(file: Path, name: str, entry: Any, base: int, room: int) -> Tensor:
         values *= n
     if bits and values * bits != 8 * (end - begin):
         raise broken(f"{word} {shape} takes {values * bits // 8} bytes, the file gives it {end - begin}")
-    if storage and (base + begin) % (bits // 8):
-        raise broken(f"starts at byte {base + begin}, which is not a multiple of {bits // 8}; save the file again")
     return Tensor(name, storage or word, tuple(shape), file, base + begin, end - begin)
 
 
