@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,16 @@ def test_a_file_cut_after_it_was_opened(toy, toy_folder: Path, tmp_path: Path) -
             load_runtime(toy, checkpoint)
         assert "model.safetensors" in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_cache_that_can_never_fit_is_refused_with_its_size(
+    toy, toy_model: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=64 << 10, available=64 << 10))
+    assert load_runtime(toy, toy_model, slots=1).context == 64
+    with pytest.raises(SettingError, match=r"--ctx 64 with --kv-slots 5 needs .* GiB") as caught:
+        load_runtime(toy, toy_model, slots=5)
+    assert "lower one of them" in str(caught.value)
 
 
 def test_no_broken_file_gets_as_far_as_a_runtime(toy, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import psutil
 from msgspec import Struct
 
 from ..errors import CheckpointError, ColibriError, PluginError, SettingError
@@ -12,6 +13,8 @@ from .checkpoint import Checkpoint, Tensor
 from .graph import Graph
 from .plan import Plan
 from .runtime import Runtime
+
+GIB = 1 << 30
 
 #: Context in tokens where the user names none: a model's own limit is often more than its memory can hold.
 DEFAULT_CONTEXT = 4096
@@ -82,6 +85,11 @@ def load_runtime(
 
     plan, tensors = declare(family, checkpoint)
     length = context_for(plan, context)
+    size = plan_bytes(plan, tensors, context=length, slots=slots)
+    memory = psutil.virtual_memory().total
+    # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
+    if size.kv > memory:
+        raise _no_room(length, slots, size, f"this machine has {memory / GIB:.1f} GiB")
     try:
         return NativeRuntime.load(
             plan, tensors, slots=slots, context=length, max_rows=max_rows, threads=threads, isa=isa, progress=progress
@@ -89,6 +97,10 @@ def load_runtime(
     except ValueError as error:
         raise CheckpointError(str(error), file=checkpoint.path) from None
     except MemoryError:
-        size = plan_bytes(plan, tensors, context=length, slots=slots)
-        reason = f"{length} tokens in {slots} slots need {size.kv} bytes more than there is; lower --ctx or --kv-slots"
-        raise SettingError(reason) from None
+        raise _no_room(length, slots, size, "the system does not give that") from None
+
+
+def _no_room(context: int, slots: int, size: Sizes, reason: str) -> SettingError:
+    return SettingError(
+        f"--ctx {context} with --kv-slots {slots} needs {size.kv / GIB:.1f} GiB for the cache, {reason}; lower one of them"
+    )
