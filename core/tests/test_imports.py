@@ -24,7 +24,7 @@ ROOMS = {
     "cli": {"http", "api", "serve", "chat", "engine", "store", "compute"},
     "testing": {"http", "api", "serve", "chat", "engine", "store", "compute"},
 }
-FREE = {"__init__", "errors", "family", "settings", "hookspecs", "plugins", "_native"}
+FREE = {"__init__", "discovery", "errors", "family", "settings", "hookspecs", "plugins", "_native"}
 FAMILIES = ("qwen", "olmoe", "glm", "deepseek", "kimi", "mimo", "inkling")
 
 

@@ -15,10 +15,11 @@ from colibri import hookimpl, hookspecs
 from colibri.api.app import App
 from colibri.chat.conversation import Conversation, TextPart, Turn, TurnOptions
 from colibri.compute.checkpoint import Checkpoint
+from colibri.discovery import PluginRow
 from colibri.errors import CheckpointError, PluginError, SettingError
 from colibri.family import Capabilities, Variant
 from colibri.hookspecs import RequestRecord
-from colibri.plugins import PluginRow, Plugins, _satisfies, _unsuited, load_plugins
+from colibri.plugins import Plugins, load_plugins
 from colibri.settings import Settings
 
 FAMILY = """
@@ -188,32 +189,6 @@ def test_a_plugin_for_another_core_is_not_even_imported(install: Install) -> Non
     plugins = load("early", "late")
     assert reason(plugins, "early") == "it needs colibri <1,>=0.3, and this is colibri 1.0.0"
     assert reason(plugins, "late") == "it needs colibri >=2.0, and this is colibri 1.0.0"
-
-
-@pytest.mark.parametrize(
-    ("clause", "fits"),
-    [
-        (">=1.0", True), (">=1.2.3", True), (">=1.3", False), (">1.2.3", False), ("<2", True), ("<1.2.3", False),
-        ("<=1.2.3", True), ("==1.2.3", True), ("==1.2", False), ("==1.2.*", True), ("==1.3.*", False), ("!=1.2.3", False),
-        ("!=1.2.*", False), ("~=1.2", True), ("~=1.2.0", True), ("~=1.3", False), ("~=1.1.0", False), ("===1.2.3", True),
-        ("banana", True),
-    ],
-)  # fmt: skip
-def test_version_clauses(clause: str, fits: bool) -> None:
-    assert _satisfies("1.2.3", clause) is fits
-
-
-def test_requirements_that_say_nothing_about_core() -> None:
-    lines = [
-        "colibri-tools>=9",
-        "numpy>=99",
-        "colibri>=9; extra == 'later'",
-        "colibri",
-        "colibri[grammar]>=1.0",
-        "colibri @ file:///x",
-    ]
-    assert _unsuited(lines) is None
-    assert _unsuited(["Colibri[grammar]>=9"]) == "it needs colibri >=9, and this is colibri 1.0.0"
 
 
 def test_two_plugins_of_one_name(install: Install) -> None:

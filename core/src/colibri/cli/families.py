@@ -13,8 +13,9 @@ from ..settings import add_flags
 from .commands import Commands, settings_of
 
 if TYPE_CHECKING:
+    from ..discovery import PluginRow
     from ..family import Capabilities
-    from ..plugins import PluginRow, Plugins
+    from ..plugins import Plugins
 
 
 def add(commands: Commands) -> None:
