@@ -124,13 +124,27 @@ def together(session: nox.Session) -> None:
 
 @nox.session
 def native(session: nox.Session) -> None:
-    """The runtime's own tests under AddressSanitizer and UndefinedBehaviorSanitizer."""
-    install(session, "cmake", "ninja")
+    """The runtime under AddressSanitizer and UndefinedBehaviorSanitizer: its own tests, and those that read model files
+    and step models through the Python module."""
+    install(session, core_wheel(session), *PLUGINS, *group("test"), "cmake", "ninja", "nanobind")
     build = ROOT / "build" / "native-sanitized"
-    flags = ["-DCOLIBRI_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"]
-    session.run("cmake", "-S", "native", "-B", str(build), "-G", "Ninja", *flags)
+    flags = ["-DCOLIBRI_SANITIZE=ON", "-DCOLIBRI_PYTHON=ON", "-DCMAKE_BUILD_TYPE=Debug"]
+    python = f"-DPython_EXECUTABLE={shutil.which('python', path=session.bin)}"
+    session.run("cmake", "-S", "native", "-B", str(build), "-G", "Ninja", *flags, python)
     session.run("cmake", "--build", str(build))
     session.run("ctest", "--test-dir", str(build), "--output-on-failure", *session.posargs)
+
+    module = session.run("python", "-Ic", "import colibri._native as m; print(m.__file__)", silent=True)
+    shutil.copy2(build / "_native.abi3.so", str(module).strip())
+    compiler = os.environ.get("CXX", "g++")
+    found = [
+        subprocess.run([compiler, f"-print-file-name={name}.so"], check=True, capture_output=True, text=True).stdout.strip()
+        for name in ("libasan", "libubsan")
+    ]
+    # Python itself does not free everything at exit.
+    sanitizers = {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0"}
+    graphs = [f"plugins/{name}/tests/test_graph.py" for name in FAMILIES]
+    session.run("pytest", "core/tests/compute", "core/tests/native", *graphs, *session.posargs, env=sanitizers)
 
 
 @nox.session

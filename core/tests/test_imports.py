@@ -17,12 +17,11 @@ ROOMS = {
     "compute": set(),
     "chat": {"compute"},
     "engine": {"compute"},
-    "store": set(),
-    "serve": {"chat", "engine", "store", "compute"},
-    "api": {"serve", "chat", "engine", "store", "compute"},
-    "http": {"api", "serve", "chat", "engine", "store", "compute"},
-    "cli": {"http", "api", "serve", "chat", "engine", "store", "compute"},
-    "testing": {"http", "api", "serve", "chat", "engine", "store", "compute"},
+    "serve": {"chat", "engine", "compute"},
+    "api": {"serve", "chat", "engine", "compute"},
+    "http": {"api", "serve", "chat", "engine", "compute"},
+    "cli": {"http", "api", "serve", "chat", "engine", "compute"},
+    "testing": {"http", "api", "serve", "chat", "engine", "compute"},
 }
 FREE = {"__init__", "discovery", "errors", "family", "settings", "hookspecs", "plugins", "_native"}
 FAMILIES = ("qwen", "olmoe", "glm", "deepseek", "kimi", "mimo", "inkling")
