@@ -16,7 +16,7 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Piece, Prompt, Special, prompt
 from colibri.chat.tools import active_tools
-from colibri.cli import debug_chat
+from colibri.cli import debug_chat, main
 from colibri.compute.checkpoint import Checkpoint
 from colibri.errors import CheckpointError, PluginError
 from colibri.family import FAMILY_API, Capabilities, Sampling, Stops, TokenizerSpec, Variant
@@ -163,3 +163,65 @@ def test_a_bad_line_says_why_and_the_next_is_read() -> None:
 def test_an_unknown_variant_is_named() -> None:
     with pytest.raises(PluginError, match="plain-2"):
         run(debug_chat.render, variant="plain-2")
+
+
+class Hasty(Plain):
+    """A family whose author has made a mistake."""
+
+    def render(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> Prompt:
+        return prompt([conversation.turns[1].text])
+
+
+def test_a_mistake_in_the_family_fails_its_line_alone() -> None:
+    out: list[str] = []
+    lines = [json.dumps(user("x")), json.dumps({"messages": [{"role": "user", "content": text} for text in "xy"]})]
+    debug_chat.render(Plugins.of(Hasty()), "plain-1", None, lines, out.append)
+    failed, rendered = map(json.loads, out)
+    assert failed["error"].startswith("family plain failed: IndexError: ")
+    assert rendered["text"] == "y"
+
+
+def test_lines_are_utf8_and_half_a_surrogate_pair_is_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plugin = tmp_path / "echo.py"
+    plugin.write_text(_ECHO, encoding="utf-8")
+    cases = tmp_path / "cases.jsonl"
+    cases.write_bytes(b'{"messages": [{"role": "user", "content": "\xc3\xa9\\ud83d"}]}\n\xff\n')
+    monkeypatch.delenv("COLI_DEBUG", raising=False)
+    flags = ["--variant", "echo", "--plugin", str(plugin), "--file", str(cases)]
+    assert main(["debug", "render", *flags]) == 0
+    shown, broken = capfdbinary.readouterr().out.splitlines()
+    assert b"\xc3\xa9\\ud83d" in shown
+    assert json.loads(shown)["text"] == "é\ud83d"
+    assert "cannot be read" in json.loads(broken)["error"]
+
+
+_ECHO = """
+from colibri import hookimpl
+from colibri.chat.output import OutputFormat
+from colibri.chat.prompt import prompt
+from colibri.family import FAMILY_API, Capabilities, Sampling, Stops, TokenizerSpec, Variant
+
+
+class Echo:
+    name = "echo"
+    api = FAMILY_API
+
+    def variants(self):
+        return [Variant("echo", "Echo", Capabilities())]
+
+    def variant_for(self, checkpoint): ...
+    def tokenizer(self, checkpoint): ...
+    def sampling(self, variant, options): ...
+    def render(self, variant, conversation, options):
+        return prompt(turn.text for turn in conversation.turns)
+    def output(self, variant, conversation, options): ...
+    def stops(self, variant, options): ...
+    def graph(self, checkpoint, g): ...
+
+
+@hookimpl
+def register_families(register):
+    register(Echo())
+"""

@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TextIO
+from typing import BinaryIO
 
 from ..errors import SettingError
 from ..settings import Settings, add_flags
@@ -85,13 +85,15 @@ def _with_model(args: argparse.Namespace) -> Settings:
 
 
 @contextlib.contextmanager
-def _lines(args: argparse.Namespace) -> Iterator[TextIO]:
-    """Standard input, or the file of `--file`."""
+def _lines(args: argparse.Namespace) -> Iterator[BinaryIO]:
+    """Standard input, or the file of `--file`: bytes, so that a line that is no text fails alone."""
     if args.file is None:
-        yield sys.stdin
+        if sys.stdin is None:
+            raise SettingError("nothing to read: standard input is closed; use --file FILE")
+        yield sys.stdin.buffer
         return
     try:
-        file = open(args.file, encoding="utf-8")  # noqa: SIM115 - closed below
+        file = open(args.file, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise SettingError(f"flag --file: {args.file}: {error.strerror}") from None
     with file:
@@ -99,4 +101,7 @@ def _lines(args: argparse.Namespace) -> Iterator[TextIO]:
 
 
 def _write(text: str) -> None:
-    print(text, flush=True)
+    """JSON is UTF-8 whatever the terminal's encoding; half a surrogate pair, which UTF-8 lacks, is escaped as in JSON."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stdout.buffer.flush()

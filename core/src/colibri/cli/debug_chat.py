@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,34 +21,45 @@ from ..plugins import Plugins
 Write = Callable[[str], object]
 
 
-def render(plugins: Plugins, variant_name: str, tokenizer_file: str | None, lines: Iterable[str], write: Write) -> int:
+def render(
+    plugins: Plugins, variant_name: str, tokenizer_file: str | None, lines: Iterable[str | bytes], write: Write
+) -> int:
     """A chat request per line -> `text`, `pieces` and, with a tokenizer, `ids`; see `render_case`."""
     family, variant = plugins.variant(variant_name)
     tokenizer = _tokenizer(family, tokenizer_file)
-    return _each(lines, write, lambda case: render_case(family, variant, case, tokenizer))
+    return _each(family, lines, write, lambda case: render_case(family, variant, case, tokenizer))
 
 
-def parse(plugins: Plugins, variant_name: str, tokenizer_file: str | None, lines: Iterable[str], write: Write) -> int:
+def parse(
+    plugins: Plugins, variant_name: str, tokenizer_file: str | None, lines: Iterable[str | bytes], write: Write
+) -> int:
     """An output per line -> `content`, `reasoning`, `tool_calls` and `finish`; see `parse_case`."""
     family, variant = plugins.variant(variant_name)
     tokenizer = _tokenizer(family, tokenizer_file)
-    return _each(lines, write, lambda case: parse_case(family, variant, case, tokenizer))
+    return _each(family, lines, write, lambda case: parse_case(family, variant, case, tokenizer))
 
 
-def _each(lines: Iterable[str], write: Write, answer: Callable[[Case], dict[str, Any]]) -> int:
+def _each(family: Family, lines: Iterable[str | bytes], write: Write, answer: Callable[[Case], dict[str, Any]]) -> int:
     """Answer every line; a line that cannot be answered says why, and the next is read."""
     for text in lines:
         if not text.strip():
             continue
         try:
             line = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            write(dumps({"error": f"the line cannot be read: {error}"}))
+            continue
+        try:
             if not isinstance(line, dict):
                 raise BadRequest("the line must be a JSON object")
             reply = answer(line)
         except ColibriError as error:
             reply = {"error": str(error)}
-        except (ValueError, RecursionError) as error:
-            reply = {"error": f"the line cannot be read: {error}"}
+        except Exception as error:  # a mistake of the family's author, who is the one to read this
+            if os.environ.get("COLI_DEBUG"):
+                raise
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            reply = {"error": f"family {family.name} failed: {reason} (COLI_DEBUG=1 shows where)"}
         write(dumps(reply))
     return 0
 

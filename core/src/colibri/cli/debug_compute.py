@@ -29,7 +29,7 @@ class LogitsCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _CASE = msgspec.json.Decoder(LogitsCase)
 
 
-def logits(settings: Settings, plugins: Plugins, lines: Iterable[str], write: Callable[[str], object]) -> int:
+def logits(settings: Settings, plugins: Plugins, lines: Iterable[str | bytes], write: Callable[[str], object]) -> int:
     """Answer each line {"ids": […], "from": position} with {"from": position, "logits": [[…] per position]}.
 
     A line that cannot be answered gets {"error": reason} and makes the result 1; the next lines are answered all the same.
