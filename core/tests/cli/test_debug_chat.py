@@ -165,6 +165,30 @@ def test_an_unknown_variant_is_named() -> None:
         run(debug_chat.render, variant="plain-2")
 
 
+class Renaming(Plain):
+    """A family that has its own words for a control token."""
+
+    def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
+        file = checkpoint.path / "tokenizer.json"
+        if not file.is_file():
+            raise CheckpointError("has none", file=checkpoint.path)
+        return TokenizerSpec(str(file), specials={"<turn>": 257})
+
+
+def test_a_tokenizer_of_any_name_is_read_as_the_family_reads_its_own(vocabulary: Path, tmp_path: Path) -> None:
+    def ids(file: Path) -> Any:
+        out: list[str] = []
+        debug_chat.render(Plugins.of(Renaming()), "plain-1", str(file), [json.dumps(user("x"))], out.append)
+        return json.loads(out[0])["ids"]
+
+    usual = tmp_path / "tokenizer.json"
+    usual.write_bytes(vocabulary.read_bytes())
+    assert ids(usual)[0] == 257
+    assert ids(vocabulary) == ids(usual)
+    with pytest.raises(CheckpointError, match=r"nowhere\.json: cannot be read"):
+        ids(tmp_path / "sub" / "nowhere.json")
+
+
 class Hasty(Plain):
     """A family whose author has made a mistake."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,25 @@ def _tokenizer(family: Family, file: str | None) -> Tokenizer | None:
     if path.suffix == ".gguf":
         return Tokenizer.load(family.tokenizer(open_checkpoint(path)))
     try:
-        spec = family.tokenizer(Checkpoint(path.parent, "safetensors", {}, {}, {}))
+        spec = family.tokenizer(_beside(path))
     except CheckpointError:
-        spec = TokenizerSpec(file)
+        spec = _renamed(family, path)
     return Tokenizer.load(replace(spec, file=file))
+
+
+def _beside(file: Path) -> Checkpoint:
+    return Checkpoint(file.parent, "safetensors", {}, {}, {})
+
+
+def _renamed(family: Family, file: Path) -> TokenizerSpec:
+    """What the family says about a file that has another name than beside a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        usual = Path(folder, "tokenizer.json")
+        try:
+            shutil.copyfile(file, usual)
+        except OSError as error:
+            raise CheckpointError(f"cannot be read: {error.strerror}", file=file) from None
+        try:
+            return family.tokenizer(_beside(usual))
+        except CheckpointError:
+            return TokenizerSpec(str(file))
