@@ -166,6 +166,20 @@ BROKEN = {
     "parts": (FAMILY.replace("def graph", "def grph").replace("def stops", "def stps"), "family 'parts' lacks stops, graph"),
     "nameless": (FAMILY.replace('name = "{name}"\n    api', "api", 1), "family 'Fake' has no name"),
     "variants": (FAMILY.replace("return (Variant", "return 1 / 0, (Variant"), "ZeroDivisionError: division by zero"),
+    "single": (
+        FAMILY.replace("Capabilities()),)", "Capabilities()))"),
+        "variants that are no sequence of colibri.family.Variant",
+    ),
+    "claims": (
+        FAMILY.replace("Capabilities())", "Capabilities(tools='yes'))"),
+        "family 'claims', variant 'claims-1': Invalid enum value 'yes' - at `$.capabilities.tools`",
+    ),
+    "titled": (
+        FAMILY.replace('"{name}-1"', '"Heron 1"'),
+        "variant 'Heron 1': the name must be lower case and without blanks",
+    ),
+    "class": (FAMILY.replace("Fake())", "Fake)"), "family 'class' is a class; register an object of it"),
+    "hookless": (FAMILY.replace("@hookimpl", ""), "it has no hooks; mark its functions with @hookimpl"),
 }
 
 
@@ -319,6 +333,15 @@ def test_a_family_that_fails_on_a_foreign_checkpoint_harms_nobody() -> None:
     assert plugins.family_for(checkpoint("bird"))[0].name == "robin"
     with pytest.raises(PluginError, match=r"family wren \(given\) failed on /models/m: KeyError: 'x'"):
         plugins.family_for(checkpoint("dodo"))
+
+
+def test_a_variant_that_is_none() -> None:
+    class Loose(Fake):
+        def variant_for(self, checkpoint: Checkpoint) -> Any:
+            return "loose-1"
+
+    with pytest.raises(PluginError, match=r"family loose: variant_for gave 'loose-1', which is no colibri\.family\.Variant"):
+        Plugins.of(Loose("loose", None)).family_for(checkpoint("loose"))
 
 
 def test_a_family_that_knows_its_checkpoint_to_be_faulty_says_so() -> None:

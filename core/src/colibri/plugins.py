@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace as with_fields
 from pluggy import PluginManager, PluginValidationError
@@ -119,7 +121,7 @@ class Plugins:
             variant = self.family(name).variant_for(checkpoint)
             if variant is None:
                 raise PluginError(f"plugin {plugin!r} selects family {name!r} for {checkpoint.path}, which declines it")
-            return self.family(name), variant
+            return self.family(name), _variant(self.family(name), variant)
         found: list[tuple[FamilyRow, Variant]] = []
         failed: list[ColibriError] = []
         for row in self.families():
@@ -134,7 +136,7 @@ class Plugins:
                 )
             else:
                 if variant is not None:
-                    found.append((row, variant))
+                    found.append((row, _variant(row.family, variant)))
         if len(found) > 1:
             owners = " and ".join(f"{row.name} ({row.origin.origin})" for row, _ in found)
             raise PluginError(f"{checkpoint.path} is claimed by {owners}; disable one of them with COLI_DISABLE_PLUGINS")
@@ -276,6 +278,8 @@ def _probed(row: PluginRow, plugin: object) -> _Loaded:
             if caller.name not in known:
                 raise PluginError(f"unknown hook {caller.name!r}{nearest(caller.name, known)}") from None
         raise PluginError(" ".join(str(error).split("\n", 2)[1:]) or str(error)) from None
+    if not manager.get_hookcallers(plugin):
+        raise PluginError("it has no hooks; mark its functions with @hookimpl (from colibri import hookimpl)")
     offers: list[_Offer] = []
 
     def register(family: object, *, replace: str | None = None) -> None:
@@ -298,9 +302,31 @@ def _checked(family: object, *, parts: bool = False) -> object:
         missing = [part for part in _PARTS if not callable(getattr(family, part, None))]
         if missing:
             raise PluginError(f"{what} lacks {', '.join(missing)}")
-    if hasattr(family, "variants") and not all(isinstance(variant, Variant) for variant in family.variants()):
-        raise PluginError(f"{what} has variants that are no colibri.family.Variant")
+    if isinstance(family, type):
+        raise PluginError(f"{what} is a class; register an object of it")
+    if hasattr(family, "variants"):
+        _check_variants(what, family.variants())
     return family
+
+
+def _check_variants(what: str, variants: object) -> None:
+    """Structs take whatever they are given: here it is seen to that a variant says what can be understood."""
+    if not isinstance(variants, Sequence) or not all(isinstance(variant, Variant) for variant in variants):
+        raise PluginError(f"{what} has variants that are no sequence of colibri.family.Variant")
+    for variant in variants:
+        try:
+            msgspec.convert(msgspec.to_builtins(variant), Variant)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise PluginError(f"{what}, variant {variant.name!r}: {error}") from None
+        if not re.fullmatch(r"[^\sA-Z]+", variant.name):
+            raise PluginError(f"{what}, variant {variant.name!r}: the name must be lower case and without blanks")
+
+
+def _variant(family: Family, variant: object) -> Variant:
+    """What `variant_for` found, if it is one."""
+    if not isinstance(variant, Variant):
+        raise PluginError(f"family {family.name}: variant_for gave {variant!r}, which is no colibri.family.Variant")
+    return variant
 
 
 def _manager() -> PluginManager:

@@ -9,7 +9,7 @@ output with exactly one event.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from .markers import Alphabet, Rules, is_stray
 #: text is held back until a marker or the format's guess tells what it is; the state's TEXT move is made if it is text.
 StateKind = Literal["content", "reasoning", "drop", "field", "body", "guess"]
 
+_KINDS: tuple[StateKind, ...] = get_args(StateKind)
 _CALL_KINDS = ("field", "body")
 
 #: How much a call reader is given at a time, in characters: what it leaves is given to it again.
@@ -61,6 +62,8 @@ class OutputFormat(Struct, frozen=True):
                 raise PluginError(f"output format: the text move of state {state!r} has actions")
         for state in sorted(self.states):
             kind = self.kind(state)
+            if kind not in _KINDS:
+                raise PluginError(f"output format: state {state!r} is {kind!r}; the kinds are {', '.join(_KINDS)}")
             if kind in _CALL_KINDS and self.calls is None:
                 raise PluginError(f"output format: state {state!r} reads calls, but the format has no call syntax")
             if kind == "guess" and (self.guess is None or (state, TEXT) not in self.moves):

@@ -13,10 +13,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..api.openai.cases import Case, parse_case, render_case
+from ..chat.asking import ask
 from ..chat.jsontext import dumps
 from ..chat.tokenizer import Tokenizer
 from ..compute.checkpoint import Checkpoint, open_checkpoint
-from ..errors import BadRequest, CheckpointError, ColibriError
+from ..errors import BadRequest, CheckpointError, ColibriError, PluginError
 from ..family import Family, TokenizerSpec
 from ..plugins import Plugins
 
@@ -55,15 +56,20 @@ def _each(family: Family, lines: Iterable[str | bytes], write: Write, answer: Ca
             if not isinstance(line, dict):
                 raise BadRequest("the line must be a JSON object")
             reply = answer(line)
-        except ColibriError as error:
-            reply = {"error": str(error)}
-        except Exception as error:  # a mistake of the family's author, who is the one to read this
-            if os.environ.get("COLI_DEBUG"):
-                raise
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            reply = {"error": f"family {family.name} failed: {reason} (COLI_DEBUG=1 shows where)"}
+        except Exception as error:
+            reply = {"error": _reason(family, error)}
         write(dumps(reply))
     return 0
+
+
+def _reason(family: Family, error: Exception) -> str:
+    """Why a line cannot be answered. A mistake in the plugin is its author's, who is the one to read this."""
+    if isinstance(error, ColibriError) and not isinstance(error, PluginError):
+        return str(error)
+    if os.environ.get("COLI_DEBUG"):
+        raise error
+    what = error if isinstance(error, PluginError) else f"family {family.name} failed: {type(error).__name__}: {error}"
+    return f"{what} (COLI_DEBUG=1 shows where)"
 
 
 def _tokenizer(family: Family, file: str | None) -> Tokenizer | None:
@@ -72,12 +78,16 @@ def _tokenizer(family: Family, file: str | None) -> Tokenizer | None:
         return None
     path = Path(file)
     if path.suffix == ".gguf":
-        return Tokenizer.load(family.tokenizer(open_checkpoint(path)))
+        return Tokenizer.load(_spec(family, open_checkpoint(path)))
     try:
-        spec = family.tokenizer(_beside(path))
+        spec = _spec(family, _beside(path))
     except CheckpointError:
         spec = _renamed(family, path)
     return Tokenizer.load(replace(spec, file=file))
+
+
+def _spec(family: Family, checkpoint: Checkpoint) -> TokenizerSpec:
+    return ask(family, lambda family: family.tokenizer(checkpoint), TokenizerSpec)
 
 
 def _beside(file: Path) -> Checkpoint:
@@ -93,6 +103,6 @@ def _renamed(family: Family, file: Path) -> TokenizerSpec:
         except OSError as error:
             raise CheckpointError(f"cannot be read: {error.strerror}", file=file) from None
         try:
-            return family.tokenizer(_beside(usual))
+            return _spec(family, _beside(usual))
         except CheckpointError:
             return TokenizerSpec(str(file))

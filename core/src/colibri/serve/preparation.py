@@ -9,15 +9,17 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..chat.asking import ask
 from ..chat.conversation import Conversation, TurnOptions
+from ..chat.output import OutputFormat
 from ..chat.prompt import Prompt, Text
 from ..chat.reader import Reader
 from ..chat.roles import with_known_roles
 from ..chat.schemas import ToolSchemas
 from ..chat.tokenizer import Tokenizer
 from ..chat.tools import active_tools
-from ..errors import CheckpointError, ColibriError, PluginError
-from ..family import Family, Sampling, Variant
+from ..errors import CheckpointError
+from ..family import Family, Sampling, Stops, Variant
 from ..settings import Settings
 from .continuation import continues
 from .recall import Recall
@@ -46,7 +48,7 @@ class Model(Struct, frozen=True):
 
     def stop_ids(self, options: TurnOptions) -> list[int]:
         """The tokens at which a turn ends. Raises CheckpointError if the vocabulary lacks one."""
-        stops = self.ask(lambda family: family.stops(self.variant, options))
+        stops = self.ask(lambda family: family.stops(self.variant, options), Stops)
         known = self.tokenizer.specials
         missing = next((token for token in stops.specials if token not in known), None)
         if missing is not None:
@@ -55,18 +57,13 @@ class Model(Struct, frozen=True):
 
     def sampling(self, options: TurnOptions) -> Sampling:
         """The defaults: the family's, with the temperature of the settings."""
-        sampling = self.ask(lambda family: family.sampling(self.variant, options))
+        sampling = self.ask(lambda family: family.sampling(self.variant, options), Sampling)
         temperature = self.settings.temp
         return sampling if temperature is None else replace(sampling, temperature=temperature)
 
-    def ask(self, question: Callable[[Family], T]) -> T:
+    def ask(self, question: Callable[[Family], T], kind: type[T]) -> T:
         """What the family answers. Its own mistakes become a PluginError."""
-        try:
-            return question(self.family)
-        except ColibriError:
-            raise
-        except Exception as error:
-            raise PluginError(f"family {self.family.name} failed: {type(error).__name__}: {error}") from error
+        return ask(self.family, question, kind)
 
 
 class Prepared(Struct, frozen=True):
@@ -99,13 +96,13 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         options = replace(options, cue="continue")
     conversation = model.recall.restore(with_known_roles(conversation, variant.capabilities))
     schemas = ToolSchemas(active_tools(conversation, options)) if options.strict_tools else None
-    prompt = model.ask(lambda family: family.render(variant, conversation, options))
+    prompt = model.ask(lambda family: family.render(variant, conversation, options), Prompt)
     reader = Reader(
         model.tokenizer,
-        model.ask(lambda family: family.output(variant, conversation, options)),
+        model.ask(lambda family: family.output(variant, conversation, options), OutputFormat),
         tail=_tail(prompt),
         options=options,
-        stops=model.ask(lambda family: family.stops(variant, options)),
+        stops=model.ask(lambda family: family.stops(variant, options), Stops),
         stop=request.stop,
         patient=request.ignore_leading_stop,
         schemas=schemas,

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..chat.asking import ask
 from ..chat.conversation import TurnOptions
 from ..chat.tokenizer import Tokenizer
 from ..compute.checkpoint import Checkpoint, open_checkpoint
 from ..engine.client import LocalEngine
 from ..engine.protocol import Engine, Status, unavailable
 from ..errors import EngineError, SettingError
-from ..family import Sampling, Variant
+from ..family import Sampling, TokenizerSpec, Variant
 from ..settings import Settings
 from .generation import Desk, ModelGeneration
 from .preparation import Model, prepare
@@ -70,7 +71,7 @@ class ModelService:
         engine = LocalEngine(settings)
         await engine.start()  # it loads while the tokenizer is read here
         try:
-            spec = family.tokenizer(checkpoint)
+            spec = ask(family, lambda family: family.tokenizer(checkpoint), TokenizerSpec)
             model = Model(family, variant, Tokenizer.load(spec), settings, spec.file)
             model.stop_ids(TurnOptions())
             name = settings.model_id or name_of(checkpoint)

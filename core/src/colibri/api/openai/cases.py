@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...chat.asking import ask
 from ...chat.conversation import Conversation, TurnOptions
 from ...chat.detokenizer import Run
 from ...chat.events import Event
 from ...chat.output import OutputFormat, OutputParser
-from ...chat.prompt import Media, Piece, Special, Text
+from ...chat.prompt import Media, Piece, Prompt, Special, Text
 from ...chat.reader import Reader
 from ...chat.stops import StopFilter, StopText
 from ...chat.tokenizer import Tokenizer
@@ -31,7 +32,7 @@ def render_case(family: Family, variant: Variant, case: Case, tokenizer: Tokeniz
     """
     turns = decode_messages(case.get("messages"))
     conversation, options = _request(case, turns)
-    prompt = family.render(variant, conversation, options)
+    prompt = ask(family, lambda family: family.render(variant, conversation, options), Prompt)
     shown = {"text": prompt.text, "pieces": [_piece(piece) for piece in prompt.pieces]}
     return shown if tokenizer is None else {**shown, "ids": tokenizer.encode(prompt)}
 
@@ -43,8 +44,8 @@ def parse_case(family: Family, variant: Variant, case: Case, tokenizer: Tokenize
     prompt ended, `tools` what was declared, `finish` why the model stopped (default: stop). Raises BadRequest.
     """
     conversation, options = _request(case, ())
-    format = family.output(variant, conversation, options)
-    stops = family.stops(variant, options)
+    format = ask(family, lambda family: family.output(variant, conversation, options), OutputFormat)
+    stops = ask(family, lambda family: family.stops(variant, options), Stops)
     tail = _string(case, "prompt_tail")
     events, stopped = _events(case, format, stops, options, tail, tokenizer)
     message = message_of(events)
