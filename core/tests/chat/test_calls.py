@@ -52,7 +52,12 @@ def test_arguments_stream_before_they_end() -> None:
         ('{"name": "f", "arguments": "{\\"a\\": 1}"}', '{"a": 1}'),
         ('{"arguments": "{\\"a\\": 1}", "name": "f"}', '{"a": 1}'),
         ('{"name": "f", "arguments": null}', "{}"),
+        ('{"name": "f", "arguments": ""}', "{}"),
+        ('{"arguments": " ", "name": "f"}', "{}"),
         ('{"name": "f"}', "{}"),
+        ('{"type": "function", "name": "f"}', "{}"),
+        ('{"name": "f", "parameters": { }}', "{}"),
+        ('{"name": "f", "parameters": {"type": "object"}, "arguments": {"a": 1}}', '{"a": 1}'),
         ('{"id": [1, {"name": "g"}], "name": "f", "arguments": {}, "x": 1}', "{}"),
         ('{"name": "f", "arguments": {"a": "b\nc"}}', '{"a": "b\\nc"}'),
     ],
@@ -72,6 +77,8 @@ def test_what_is_meant_counts(text: str, arguments: str) -> None:
         '{"name": 5, "arguments": {}}',
         '{"name": "", "arguments": {}}',
         '{"name": "f", "arguments": []}',
+        '{"name": "f", "parameters": {"a": 1}}',
+        '{"name": "f", "description": "d", "parameters": {"type": "object"}}',
         '{"name": "f", "arguments": "no object"}',
         '{"name": "f", "arguments": "[1]"}',
         '{"name": "f", "name": "g", "arguments": {}}',
@@ -92,7 +99,12 @@ def test_without_repair_only_the_exact_form_counts() -> None:
     assert read(good, repair=False)[2]
     assert not read(good, repair=False, marked=False)[2]
     assert read(good, repair=True, marked=False)[2]
-    for text in ('{"name": "f"}', '{"name": "f", "arguments": null}', '{"name": "f", "arguments": {"a": "b\nc"}}'):
+    for text in (
+        '{"name": "f"}',
+        '{"name": "f", "arguments": ""}',
+        '{"name": "f", "arguments": null}',
+        '{"name": "f", "arguments": {"a": "b\nc"}}',
+    ):
         assert read(text, repair=True)[2]
         assert not read(text, repair=False)[2]
 

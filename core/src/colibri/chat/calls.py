@@ -78,8 +78,9 @@ class JsonCalls(Struct, frozen=True):
     """Calls written as one JSON object: `{"name": "f", "arguments": {…}}`, in either order.
 
     `name` and `arguments` are the two keys; others are passed over. Arguments stream as they are generated. With
-    `quoted`, a string that holds an object counts as that object. A reader that repairs takes null, or no arguments at
-    all, as `{}`, bare line breaks inside strings, and a call whose closing marker is missing.
+    `quoted`, a string that holds an object counts as that object. A reader that repairs takes null, "" or no arguments
+    at all as `{}`, bare line breaks inside strings, and a call whose closing marker is missing; but an object under
+    another key and none under `arguments` is something else, such as the declaration of the tool.
     """
 
     name: str = "name"
@@ -118,6 +119,7 @@ class JsonCall:
         self._key = ""
         self._seen: set[str] = set()
         self._streams = False
+        self._strays = False  # an object that is not empty stands under another key
         self._early = ""  # arguments that came before the name
 
     def read(self, state: str, text: str) -> tuple[int, list[Part]]:
@@ -156,7 +158,8 @@ class JsonCall:
             return [Part("tool_cut")]
         if self._syntax.arguments in self._seen:
             return [Part("tool_end")]
-        return [Part("tool_args", "{}"), Part("tool_end")] if self._repair else [Part("tool_cut")]
+        bare = self._repair and not self._strays
+        return [Part("tool_args", "{}"), Part("tool_end")] if bare else [Part("tool_cut")]
 
     def _scan(self, phase: _Phase) -> None:
         """Begin to read a key or a value."""
@@ -212,6 +215,8 @@ class JsonCall:
                 self._early = arguments
             else:
                 return [Part("tool_args", arguments)]
+        elif text.startswith("{"):
+            self._strays |= text[1:-1].strip() != ""
         return []
 
     def _object(self, text: str) -> str | None:
@@ -220,6 +225,8 @@ class JsonCall:
             return text
         if text.startswith('"') and self._syntax.quoted:
             inner = json.loads(text).strip()
+            if not inner and self._repair:
+                return "{}"
             scanner, out = ValueScanner(repair=self._repair), list[str]()
             end = scanner.scan(inner, 0, out)
             return "".join(out) if inner.startswith("{") and scanner.done and end == len(inner) else None
