@@ -94,3 +94,10 @@ def test_bad_rules_are_named(config: dict[str, Any], key: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         of(config)
     assert key in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "a."])
+def test_a_head_of_absurd_width_is_refused_before_its_frequencies_are_computed(prefix: str) -> None:
+    config = Config({f"{prefix}rope_theta": 1e6, f"{prefix}rope.freq_base": 1e6}, Path("f"), prefix)
+    with pytest.raises(CheckpointError, match=rf"{prefix}rope is over heads of {1 << 29} values, more than 65536"):
+        rope_for(config, 1 << 29, 4096)

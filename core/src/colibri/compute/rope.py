@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from .config import Config
 
+#: Widest head, in values: every pair of them has a frequency here and in the plan, whatever a file claims.
+MAX_HEAD = 1 << 16
+
 
 class Rope(Struct, frozen=True):
     """How one kind of head is rotated: 2*len(inv_freq) of its `head_dim` values, from `offset` on.
@@ -59,6 +62,8 @@ def _from_gguf(config: Config, head_dim: int, context: int) -> Rope:
 
 
 def _rotated(config: Config, dims: float, head_dim: int) -> int:
+    if head_dim > MAX_HEAD:
+        raise config.error("rope", f"is over heads of {head_dim} values, more than {MAX_HEAD}")
     whole = int(dims)
     if whole < 2 or whole % 2 or whole > head_dim:
         raise config.error("rope", f"rotates {whole} of {head_dim} values of a head, it must be an even number of them")
