@@ -9,7 +9,8 @@
 `prompts` and `outputs` give golden data by variant: a list of cases, or an object with them under `cases`. A prompt case
 has `name`, `request` (fields of a chat request, and `add_generation_prompt` or `continue_final_message`) and `rendered`.
 An output case has `name`, `tools`, `prompt_tail`, `output`, perhaps `chunks`, and `expected`: content, reasoning (compared
-without the blanks at their ends) and tool_calls. Needs pytest and hypothesis.
+without the blanks at their ends) and tool_calls. `arguments = "schema"` is for families whose calls do not say what type
+a value has: arguments are then made to fit the declared types. Needs pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -41,7 +42,9 @@ LOOKALIKES = (
     *("<|im_end|>", "<|open|>", "<|sep|>", "<arg_key>", "<parameter=x>", "```json\n", "```", "true", "-1.5e3", "nul"),
 )
 
-_LOOK = {"type": "object", "properties": {"x": {}}}
+#: One parameter of every type.
+_TYPES = {"x": "string", "count": "integer", "share": "number", "flag": "boolean", "list": "array", "map": "object"}
+_LOOK = {"type": "object", "properties": {name: {"type": type} for name, type in _TYPES.items()}}
 TOOLS = tuple(
     Tool(name, {"type": "function", "function": {"name": name, "parameters": _LOOK}}, _LOOK) for name in ("look", "find")
 )
@@ -57,6 +60,7 @@ class FamilyConformance:
     family: ClassVar[str]
     prompts: ClassVar[Mapping[str, Path]] = {}
     outputs: ClassVar[Mapping[str, Path]] = {}
+    arguments: ClassVar[Literal["json", "schema"]] = "json"
 
     # What is registered.
 
@@ -150,7 +154,7 @@ class FamilyConformance:
             options = _tool_options(variant)
             native = variant.capabilities.tools == "native"
             text = data.draw(st.one_of(st.just(""), st.text(min_size=1, max_size=20).map(lambda text: f"a{text}z")))
-            calls = data.draw(_calls()) if native else ()
+            calls = data.draw(_calls(self.arguments == "schema")) if native else ()
             talk = Conversation((_turn("user", "U"),), TOOLS if native else ())
             asked = family.render(variant, talk, options)
             turn = Turn("assistant", (TextPart(text),), calls=calls)
@@ -353,12 +357,23 @@ def _read(
 
 
 @st.composite
-def _calls(draw: DrawFn) -> tuple[ToolCall, ...]:
-    text = st.text(max_size=8)
-    number = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+def _calls(draw: DrawFn, typed: bool) -> tuple[ToolCall, ...]:
+    text, whole = st.text(max_size=8), st.integers(-(2**53), 2**53)
+    number = whole | st.floats(allow_nan=False, allow_infinity=False)
     leaf = st.none() | st.booleans() | number | text
     value = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3))
     arguments = st.dictionaries(text, value, max_size=3)
+    if typed:
+        lists, maps = st.lists(value, max_size=3), arguments
+        kinds: dict[str, SearchStrategy[Any]] = {
+            "x": text,
+            "count": whole,
+            "share": number,
+            "flag": st.booleans(),
+            "list": lists,
+            "map": maps,
+        }
+        arguments = st.fixed_dictionaries({}, optional=kinds)
     names = draw(st.lists(st.sampled_from(["look", "find"]), max_size=3))
     return tuple(ToolCall(name, draw(arguments)) for name in names)
 
