@@ -140,6 +140,9 @@ class About(Struct, frozen=True):
             value = value.strip()
             if self.kind is bool:
                 value = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(value.lower(), value)
+        if value == "" and self.kind is str and self.name != "isa":
+            # `--api-key "$KEY"` without a KEY must not open the server, nor an empty host every interface.
+            raise SettingError(f"{source}: expected {self.words}, got an empty one")
         try:
             return msgspec.convert(value, self.hint, strict=not isinstance(value, str))
         except msgspec.ValidationError:

@@ -57,7 +57,7 @@ def test_nobody_there() -> None:
         Client("http://127.0.0.1:9").models()
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:port", "http://x:99999"])
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:port", "http://x:99999", "http://[::1", "http://[x]:1"])
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(SettingError, match="flag --url: "):
         Client(url)

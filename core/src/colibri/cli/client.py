@@ -26,11 +26,11 @@ class Client:
     """Talks to one server. `url` is its address, with or without /v1; every failure is a ColibriError."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
-        parts = urllib.parse.urlsplit(url if "//" in url else f"//{url}", scheme="http")
         try:
+            parts = urllib.parse.urlsplit(url if "//" in url else f"//{url}", scheme="http")
             port = parts.port
         except ValueError:
-            raise SettingError(f"flag --url: {url!r} has no valid port") from None
+            raise SettingError(f"flag --url: {url!r} has no valid host or port") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingError(f"flag --url: expected an address such as http://127.0.0.1:8000, got {url!r}")
         self._https = parts.scheme == "https"
