@@ -106,7 +106,7 @@ class Heron:
         return prompt(self.pieces(conversation, options))
 
     def pieces(self, conversation: Conversation, options: TurnOptions) -> Iterator[Piece | str]:
-        cue: list[Piece | str] = [TURN, "assistant\n", THINK] + [THOUGHT] * (options.thinking is False)
+        cue: list[Piece | str] = [TURN, "assistant\n", THINK, *[THOUGHT] * (options.thinking is False)]
         for tool in active_tools(conversation, options):
             yield f"{json.dumps(tool.declaration)}\n"
         if demands_call(options):
