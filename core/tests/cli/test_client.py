@@ -52,6 +52,15 @@ def test_refusals(server: Any) -> None:
         Client(server.url).models()
 
 
+def test_a_server_of_another_kind(server: Any) -> None:
+    for server.body in ("<html>", ["bird-1"], {"data": 3}, {"data": [{"name": "bird-1"}]}):
+        with pytest.raises(ColibriError, match=r"is no server of this kind: its /v1/models can't be read$"):
+            Client(server.url).models()
+    server.body = {"data": []}
+    with pytest.raises(ColibriError, match=r"serves no model$"):
+        Client(server.url).models()
+
+
 def test_nobody_there() -> None:
     with pytest.raises(ColibriError, match=r"no answer from http://127.0.0.1:9: .*; is the server running there\?"):
         Client("http://127.0.0.1:9").models()

@@ -40,9 +40,15 @@ class Client:
         self.url = f"{parts.scheme}://{parts.netloc}{self._base}"
 
     def models(self) -> list[str]:
-        """The ids of the models served."""
+        """The ids of the models served, at least one."""
         with self._answer("GET", "/v1/models") as answer:
-            return [model["id"] for model in json.load(answer)["data"]]
+            try:
+                models = [str(model["id"]) for model in json.load(answer)["data"]]
+            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+                raise ColibriError(f"{self.url} is no server of this kind: its /v1/models can't be read") from None
+        if not models:
+            raise ColibriError(f"{self.url} serves no model")
+        return models
 
     def chat(self, model: str, messages: list[Message], **fields: Any) -> Iterator[Delta]:
         """Stream an answer. Closing the iterator hangs up, which stops the server's work on it."""
