@@ -72,12 +72,15 @@ class Reader:
         """Read more tokens. Once `stopped` is set, all that follows is ignored."""
         if self._ended:
             return []
-        runs = self._detokenizer.feed(ids)
-        for run in runs:
+        passed: list[Run] = []
+        for run in self._detokenizer.feed(ids):
             end = self._read + len(run.text)
             self._tokens.append((self._read, end))
             self._read = end
-        return self._pass([passed for run in runs for passed in self._filter.feed(run)])
+            passed += self._filter.feed(run)
+            if self._filter.stopped is not None:
+                break  # tokens behind the one that completes the stop text are no part of the answer, however they arrive
+        return self._pass(passed)
 
     def finish(self) -> list[Event]:
         """The answer has ended: the events held back."""
