@@ -50,6 +50,9 @@ FIELDS = (
     "suffix",
     "audio",
     "prediction",
+    "context_compaction",
+    "repetition_penalty",
+    "chat_template_kwargs",
     "model",
 )
 
@@ -118,9 +121,6 @@ def test_bookkeeping_fields_and_unknown_ones_are_ignored() -> None:
     }
     assert chat_of(**fields) == chat_of()
     assert completion_of(**fields) == completion_of()
-    # What is harmless where it means nothing.
-    assert chat_of(suffix=" after") == chat_of()
-    assert completion_of(tools=TOOLS, enable_thinking=True) == completion_of()
 
 
 def test_max_tokens() -> None:
@@ -197,6 +197,7 @@ def test_stream_options() -> None:
     assert not chat_of(stream_options={"include_usage": True}).include_usage
     assert error_of(stream=True, stream_options="usage").param == "stream_options"
     assert error_of(stream=True, stream_options={"include_usage": 1}).param == "stream_options.include_usage"
+    assert error_of(stream_options="usage").param == "stream_options"
 
 
 @pytest.mark.parametrize(
@@ -219,6 +220,13 @@ def test_stream_options() -> None:
         ),
         ({"audio": {"voice": "a"}}, "unsupported_parameter", "audio"),
         ({"prediction": {"type": "content", "content": "a"}}, "unsupported_parameter", "prediction"),
+        ({"context_compaction": "auto"}, "unsupported_parameter", "context_compaction"),
+        ({"repetition_penalty": 1.1}, "unsupported_parameter", "repetition_penalty"),
+        ({"repetition_penalty": True}, "unsupported_parameter", "repetition_penalty"),
+        ({"min_tokens": 5}, "unsupported_parameter", "min_tokens"),
+        ({"ignore_eos": True}, "unsupported_parameter", "ignore_eos"),
+        ({"guided_json": {"type": "object"}}, "unsupported_parameter", "guided_json"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "unsupported_parameter", "chat_template_kwargs"),
     ],
 )
 def test_what_is_not_served_is_refused_by_name(fields: dict[str, Any], code: str, param: str) -> None:
@@ -237,8 +245,40 @@ def test_neutral_values_of_what_is_not_served_are_fine() -> None:
         "response_format": {"type": "text"},
         "echo": False,
         "logprobs": False,
+        "context_compaction": "off",
+        "repetition_penalty": 1.0,
+        "ignore_eos": False,
+        "stop_token_ids": [],
     }
     assert generation_of(**fields) == generation_of()
+
+
+@pytest.mark.parametrize(
+    ("decode", "fields"),
+    [
+        (chat_of, {"prompt": "Hi"}),
+        (chat_of, {"suffix": " after"}),
+        (completion_of, {"messages": [{"role": "user", "content": "Hi"}]}),
+        (completion_of, {"tools": TOOLS}),
+        (completion_of, {"functions": 5}),
+        (completion_of, {"tool_choice": "required"}),
+        (completion_of, {"strict_tool_calls": True}),
+        (completion_of, {"reasoning_effort": "high"}),
+        (completion_of, {"enable_thinking": True}),
+        (completion_of, {"preserve_thinking": "yes"}),
+    ],
+)
+def test_the_other_endpoints_fields_are_refused_by_name(decode: Any, fields: dict[str, Any]) -> None:
+    (name,) = fields
+    with pytest.raises(ColibriError) as caught:
+        decode(**fields)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, "unsupported_parameter", name)
+    assert "/v1/" in caught.value.message
+
+
+def test_the_other_endpoints_fields_may_ask_for_nothing() -> None:
+    nothing = {"tools": [], "tool_choice": "none", "enable_thinking": False, "reasoning_effort": "none"}
+    assert completion_of(**nothing) == completion_of()
 
 
 def test_log_probabilities_of_chat() -> None:

@@ -14,6 +14,7 @@ from ..body import json_object
 from ..message import Reply, Request, Stream, json_reply
 from . import fields
 from .messages import decode_messages, decode_tool_choice, decode_tools
+from .unserved import logprobs_refusal, refuse_in_chat
 from .wire import Asked, admit, encode, ending, frame, headers_of, merged, new_id, now, read, stream_of, usage_of
 
 
@@ -49,7 +50,7 @@ def decode(body: fields.Body, service: Service, settings: Settings) -> Asked:
     turns = decode_messages(body.get("messages"))
     streaming, include_usage = fields.stream(body)
     _refuse_logprobs(body)
-    fields.refuse_unserved(body)
+    refuse_in_chat(body)
     tools = decode_tools(body.get("tools")) or decode_tools(body.get("functions"), "functions")
     choice = _tool_choice(body, tools)
     thinking, effort = fields.thinking(body)
@@ -181,7 +182,7 @@ def _refuse_logprobs(body: fields.Body) -> None:
     if fields.boolean(body, "echo"):
         raise Refusal("`echo` belongs to /v1/completions; a chat has nothing to echo.", param="echo")
     if wanted:
-        raise fields.logprobs_refusal()
+        raise logprobs_refusal()
 
 
 def _strict(body: fields.Body, streaming: bool, active_tools: bool) -> bool:

@@ -11,6 +11,7 @@ from ...serve.request import FinishReason, GenerationRequest, Service, Usage
 from ..body import json_object
 from ..message import Reply, Request, Stream, json_reply
 from . import fields
+from .unserved import logprobs_refusal, refuse_in_completion
 from .wire import Asked, admit, encode, ending, frame, headers_of, new_id, now, read, stream_of, usage_of
 
 
@@ -45,9 +46,7 @@ def decode(body: fields.Body, service: Service) -> Asked:
     prompt = _prompt(body)
     streaming, include_usage = fields.stream(body)
     _refuse_logprobs(body)
-    if body.get("suffix") is not None:
-        raise Refusal("`suffix` is not supported: text is only continued, not filled in.", param="suffix")
-    fields.refuse_unserved(body)
+    refuse_in_completion(body)
     generation = GenerationRequest(
         text=prompt,
         max_tokens=fields.max_tokens(body, service),
@@ -120,6 +119,6 @@ def _refuse_logprobs(body: fields.Body) -> None:
         wanted = bool(fields.integer(body, "logprobs", 0, 32))
     echo = fields.boolean(body, "echo")
     if wanted:
-        raise fields.logprobs_refusal()
+        raise logprobs_refusal()
     if echo:
         raise Refusal("`echo` needs `logprobs`: the echo is made of the tokens' records.", param="echo")

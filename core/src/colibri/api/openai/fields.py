@@ -8,19 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ...errors import BadRequest, NotFound, Refusal
+from ...errors import BadRequest, NotFound
 from ...family import Sampling
 from ...serve.request import Service
 
 Body = Mapping[str, Any]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-#: What a request may set and this server can't do yet. Any value but null is refused.
-_UNSERVED = {
-    "prediction": "Predicted outputs are not supported.",
-    "audio": "Audio output is not supported.",
-}
 
 
 def kind(value: Any) -> str:
@@ -146,14 +140,14 @@ def stream(body: Body) -> tuple[bool, bool]:
     """Whether to stream, and whether to end the stream with usage."""
     streaming = boolean(body, "stream") or False
     options = body.get("stream_options")
-    if options is None or not streaming:
+    if options is None:
         return streaming, False
     if not isinstance(options, dict):
         raise wrong("stream_options", "an object", options)
     usage = options.get("include_usage")
     if usage is not None and not isinstance(usage, bool):
         raise wrong("stream_options.include_usage", "a boolean", usage)
-    return True, bool(usage)
+    return streaming, streaming and bool(usage)
 
 
 def thinking(body: Body) -> tuple[bool | None, str | None]:
@@ -170,63 +164,3 @@ def thinking(body: Body) -> tuple[bool | None, str | None]:
 def cache_slot(body: Body, service: Service) -> int | None:
     """The cache slot a request is pinned to."""
     return integer(body, "cache_slot", 0, service.slots - 1)
-
-
-def refuse_unserved(body: Body) -> None:
-    """Refuse by name what would change the answer and can't be done. Raises Refusal, or BadRequest for malformed fields."""
-    for name in ("n", "best_of"):
-        if (count := integer(body, name, 1)) is not None and count != 1:
-            raise Refusal(f"`{name}` must be 1: one answer is made per request.", param=name, code="unsupported_value")
-    _refuse_bias(body)
-    for name in ("frequency_penalty", "presence_penalty"):
-        if number(body, name, -2, 2):
-            raise Refusal(f"`{name}` is not supported; leave it out or set it to 0.", param=name)
-    _refuse_modalities(body)
-    _refuse_format(body)
-    for name, reason in _UNSERVED.items():
-        if body.get(name) is not None:
-            raise Refusal(reason, param=name)
-
-
-def logprobs_refusal() -> Refusal:
-    """The refusal of token log probabilities."""
-    return Refusal("Log probabilities are not read from this model by this server.", param="logprobs")
-
-
-def _refuse_bias(body: Body) -> None:
-    bias = body.get("logit_bias")
-    if bias is not None and not isinstance(bias, dict):
-        raise wrong("logit_bias", "an object", bias)
-    if bias:
-        raise Refusal("`logit_bias` is not supported; leave it out.", param="logit_bias", code="unsupported_value")
-
-
-def _refuse_modalities(body: Body) -> None:
-    value = body.get("modalities")
-    if value is None:
-        return
-    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-        raise BadRequest("`modalities` must be an array of at least one string.", param="modalities")
-    if any(word != "text" for word in value):
-        raise Refusal('`modalities` must be ["text"]: only text is made.', param="modalities", code="unsupported_value")
-
-
-def _refuse_format(body: Body) -> None:
-    value = body.get("response_format")
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        raise wrong("response_format", "an object", value)
-    form = value.get("type")
-    if form == "text":
-        return
-    if form == "json_schema":
-        schema = value.get("json_schema")
-        if not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict):
-            raise BadRequest("`response_format.json_schema.schema` must be an object.", param="response_format")
-    elif form not in ("json_object", "gbnf"):
-        raise BadRequest("`response_format.type` must be one of text, json_object and json_schema.", param="response_format")
-    raise Refusal(
-        f"`response_format` of type {form} is not supported: output is not constrained yet. Use type text.",
-        param="response_format",
-    )
