@@ -80,7 +80,7 @@ class Unauthorized(ColibriError):
     """The API key is missing or wrong."""
 
     status = 401
-    type = "invalid_request_error"
+    type = "authentication_error"
     code = "invalid_api_key"
 
 
@@ -89,7 +89,7 @@ class Forbidden(ColibriError):
 
     status = 403
     type = "invalid_request_error"
-    code = "host_not_allowed"
+    code = "forbidden"
 
 
 class NotFound(ColibriError):

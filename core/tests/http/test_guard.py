@@ -50,7 +50,7 @@ def test_local_hosts(host: str) -> None:
 )
 def test_a_foreign_host_is_refused_with_what_to_do(host: str) -> None:
     answer = get(app_with(), host=host)
-    assert (answer.status, answer.error["code"]) == (403, "host_not_allowed")
+    assert (answer.status, answer.error["code"]) == (403, "forbidden")
     assert name_of_host(host) in answer.error["message"]
     assert f"--allowed-host {name_of_host(host)}" in answer.error["message"]
     assert get(app_with(), "/health", host=host).status == 403
@@ -109,9 +109,22 @@ def test_preflight() -> None:
     assert answer.headers["access-control-allow-origin"] == "http://localhost:5173"
     assert "POST" in answer.headers["access-control-allow-methods"]
     assert "Authorization" in answer.headers["access-control-allow-headers"]
-    foreign = get(app_with(), method="OPTIONS", origin="https://other.example")
+    asks = {"access_control_request_headers": "authorization,x-stainless-os, x-stainless-lang"}
+    foreign = get(app_with(), method="OPTIONS", origin="https://other.example", **asks)
     assert foreign.status == 204
     assert not [name for name in foreign.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("origins", [(), ("*",)])
+def test_an_allowed_page_may_send_the_headers_of_its_client_library(origins: tuple[str, ...]) -> None:
+    app = app_with(cors_origins=origins)
+    page = {"method": "OPTIONS", "origin": "http://localhost:5173"}
+    asked = "authorization,content-type, x-stainless-os"
+    answer = get(app, access_control_request_headers=asked, **page)
+    assert answer.headers["access-control-allow-headers"] == asked
+    for strange in ("a b", "x: y", "é", ","):
+        answer = get(app, access_control_request_headers=strange, **page)
+        assert answer.headers["access-control-allow-headers"].startswith("Authorization, ")
 
 
 def test_api_key() -> None:
@@ -130,6 +143,7 @@ def test_api_key() -> None:
     ):
         answer = get(app, **headers)
         assert (answer.status, answer.error["code"]) == (401, "invalid_api_key")
+        assert answer.error["type"] == "authentication_error"
         assert "cret" not in answer.body.decode()
     assert get(app, method="POST", path="/v1/chat/completions").status == 401
     assert get(app, path="/nowhere").status == 404

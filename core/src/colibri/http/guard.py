@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 
 from ..api.message import Headers, Request
 from ..errors import Forbidden, SettingError, Unauthorized
@@ -23,13 +24,14 @@ _ANY_ADDRESS = ("", "0.0.0.0", "::", "*")
 
 _PREFLIGHT: Headers = (
     ("access-control-allow-methods", "GET, HEAD, POST, DELETE, OPTIONS"),
-    (
-        "access-control-allow-headers",
-        "Authorization, Content-Type, x-api-key, x-request-id, anthropic-version, anthropic-beta, "
-        "X-TypeSafe-SDK, X-TypeSafe-Runtime, X-TypeSafe-Retry-Count",
-    ),
     ("access-control-max-age", "600"),
 )
+#: For a page that does not say what it is going to send.
+_USUAL_HEADERS = (
+    "Authorization, Content-Type, x-api-key, x-request-id, anthropic-version, anthropic-beta, "
+    "X-TypeSafe-SDK, X-TypeSafe-Runtime, X-TypeSafe-Retry-Count"
+)
+_FIELD_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+( *, *[A-Za-z0-9!#$%&'*+.^_`|~-]+)*")
 _EXPOSED = (
     "access-control-expose-headers",
     "x-request-id, x-typesafe-request-id, x-colibri-queue-wait-ms, x-colibri-elapsed-ms, x-colibri-engine-ms, Retry-After",
@@ -99,9 +101,16 @@ class Guard:
         return (("vary", "Origin"),)
 
     def preflight_headers(self, request: Request) -> Headers:
-        """The answer to a browser that asks before it sends."""
+        """The answer to a browser that asks before it sends.
+
+        What an allowed page asks to send it may send: every client library has header names of its own.
+        """
         headers = self.cors_headers(request)
-        return (*headers, *_PREFLIGHT) if len(headers) > 1 else headers
+        if len(headers) <= 1:
+            return headers
+        asked = request.headers.get("access-control-request-headers", "")
+        names = asked if _FIELD_NAMES.fullmatch(asked) else _USUAL_HEADERS
+        return (*headers, *_PREFLIGHT, ("access-control-allow-headers", names))
 
 
 def name_of_host(host: str) -> str:
