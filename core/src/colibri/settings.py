@@ -68,7 +68,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     kv_slots: Annotated[int, _about("how many requests run at once, each with its own cache", ge=1, le=16)] = 1
     max_tokens: Annotated[int, _about("ceiling for one answer, in tokens", metavar="TOKENS", ge=1)] = 16384
     max_queue: Annotated[int, _about("how many requests may wait for a slot", ge=0)] = 8
-    queue_timeout: Annotated[float, _about("how long a request may wait for a slot", metavar="SECONDS", gt=0)] = 300.0
+    queue_timeout: Annotated[
+        float,
+        _about(
+            "how long a request may wait for a slot",
+            metavar="SECONDS",
+            words="a number of seconds above 0, at most a year",
+            gt=0,
+            le=366 * 24 * 3600,
+        ),
+    ] = 300.0
     threads: Annotated[int, _about("compute threads; 0: all physical cores", ge=0, le=1024)] = 0
     isa: Annotated[
         str,

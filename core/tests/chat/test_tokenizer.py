@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,29 @@ def test_a_broken_file_is_named_with_the_reason(tokenizer_json: Path, tmp_path: 
         Tokenizer.load(TokenizerSpec(str(file)))
     assert str(caught.value).startswith(str(file))
     assert "\n" not in str(caught.value)
+
+
+def test_a_vocabulary_has_to_fit_its_model(tokenizer_json: Path, tmp_path: Path) -> None:
+    data = json.loads(tokenizer_json.read_text())
+    size = max([*data["model"]["vocab"].values(), *(entry["id"] for entry in data["added_tokens"])]) + 1
+    data["added_tokens"].append({**data["added_tokens"][0], "content": "<unlearned>", "id": size})
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(data))
+    tokenizer = Tokenizer.load(TokenizerSpec(str(file)))
+    tokenizer.check_fits(size)
+    with pytest.raises(CheckpointError, match=f"gives '<unlearned>' the id {size}, but the model has {size} tokens"):
+        tokenizer.check_fits(size, [size])
+    data["model"]["vocab"]["zzz"] = -1
+    file.write_text(json.dumps(data))
+    with pytest.raises(CheckpointError):
+        Tokenizer.load(TokenizerSpec(str(file))).check_fits(size)
+
+
+def test_a_pipe_is_no_tokenizer_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    os.mkfifo(file)
+    with pytest.raises(CheckpointError, match="is not a regular file"):
+        Tokenizer.load(TokenizerSpec(str(file)))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])

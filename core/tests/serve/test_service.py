@@ -129,6 +129,14 @@ def damaged(folder: Path, target: Path, damage: Callable[[Path], None]) -> Path:
             CheckpointError,
             r"no control token '<\|end\|>'",
         ),
+        (
+            lambda path: (path / "tokenizer.json").write_text(
+                (path / "tokenizer.json").read_text().replace('"id": 258', f'"id": {VOCAB}')
+            ),
+            {},
+            CheckpointError,
+            rf"tokenizer\.json: gives '<\|end\|>' the id {VOCAB}, but the model has {VOCAB} tokens",
+        ),
         (lambda path: os.truncate(path / "model.safetensors", 2000), {}, CheckpointError, r"model\.safetensors"),
     ],
 )

@@ -20,6 +20,7 @@ from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as Chain
 
+from ..compute.checkpoint import file_size
 from ..compute.gguf import read_header
 from ..errors import CheckpointError, Refusal
 from ..family import TokenizerSpec
@@ -122,6 +123,14 @@ class Tokenizer:
         """What tokens spell together; bytes that are no UTF-8 become U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
+    def check_fits(self, vocab: int, needed: Iterable[int] = ()) -> None:
+        """Whether a model of `vocab` tokens has every word, and every id of `needed`. Other added tokens may lie beyond:
+        some vocabularies declare tokens that their models never learned. Raises CheckpointError."""
+        for id in (*self._words, *needed):
+            if not 0 <= id < vocab:
+                word = self.token_bytes(id).decode("utf-8", "replace")
+                raise CheckpointError(f"gives {word!r} the id {id}, but the model has {vocab} tokens", file=self._file)
+
     def is_control(self, id: int) -> bool:
         """Whether a token is a control token."""
         return id in self._control
@@ -132,7 +141,7 @@ def _from_json(file: Path, spec: TokenizerSpec) -> Tokenizer:
         return CheckpointError(reason, file=file)
 
     try:
-        if file.stat().st_size > MAX_FILE:
+        if file_size(file) > MAX_FILE:
             raise broken(f"is larger than {MAX_FILE >> 20} MiB")
         data = json.loads(file.read_bytes())
     except OSError as error:

@@ -29,8 +29,10 @@ _NOTHING = -2
 class NativeRuntime:
     """A plan compiled by colibri._native with its slots. Implements compute.runtime.Runtime."""
 
-    def __init__(self, runtime: _native.Runtime, *, vocab: int, slots: int, context: int) -> None:
+    def __init__(self, runtime: _native.Runtime, *, vocab: int, slots: int, context: int, cache: int) -> None:
+        """`cache` is what full slots take, in bytes."""
         self.vocab, self.slots, self.context = vocab, slots, context
+        self._cache = cache
         self.max_rows = runtime.max_rows
         self._runtime = runtime
         self._samplers: dict[Sampling, _native.Sampler] = {}
@@ -76,7 +78,8 @@ class NativeRuntime:
         for node in plan.nodes:
             _add_node(builder, node)
         runtime = builder.build(plan.logits, max_rows, slots, context, threads, isa)
-        return cls(runtime, vocab=plan.vocab, slots=slots, context=context)
+        cache = sum(4 * (state.k_width + state.v_width) for state in plan.states) * context * slots
+        return cls(runtime, vocab=plan.vocab, slots=slots, context=context, cache=cache)
 
     def step(self, rows: Sequence[Row]) -> list[int]:
         """Run the rows and return a token for each row with `sampling`, in order. Raises ValueError for rows that break
@@ -108,8 +111,8 @@ class NativeRuntime:
     def describe(self) -> str:
         """Threads, code path and memory in one line."""
         threads = self._runtime.threads
-        memory = self._runtime.resident_bytes() / (1 << 20)
-        return f"{threads} thread{'s' * (threads != 1)}, {self._runtime.isa}, {memory:.0f} MiB of activations and slots"
+        cache = self._cache / (1 << 20)
+        return f"{threads} thread{'s' * (threads != 1)}, {self._runtime.isa}, {cache:.0f} MiB of cache when it is full"
 
     def _sampler(self, sampling: Sampling | None) -> _native.Sampler | None:
         if sampling is None:

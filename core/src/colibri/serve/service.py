@@ -84,11 +84,14 @@ class ModelService:
         return service
 
     async def loaded(self) -> None:
-        """Wait until the model can answer. Raises EngineError, saying why, if it never will."""
+        """Wait until the model can answer. Raises EngineError or CheckpointError, saying why, if it never will."""
         await self._settled.wait()
         status = self._engine.status
         if status.state in ("failed", "closed"):
             raise EngineError(status.detail or "the engine is closed", code="load_failed")
+        if self._engine.ready is not None:
+            model = self._model
+            model.tokenizer.check_fits(self._engine.ready.vocab, model.stop_ids(TurnOptions()))
 
     async def close(self) -> None:
         """Refuse and fail everything, and end the engine. Idempotent."""
