@@ -97,6 +97,8 @@ class Word(Struct, frozen=True):
 
 
 class WordGuess:
+    cut = False
+
     def __init__(self) -> None:
         self.text = ""
 

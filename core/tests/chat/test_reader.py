@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colibri.chat.blocks import BLOCKS
+from colibri.chat.blocks import BLOCKS, blocks_or_bare
 from colibri.chat.conversation import Tool, TurnOptions
 from colibri.chat.detokenizer import Detokenizer, Run
 from colibri.chat.events import Event
@@ -114,6 +114,32 @@ def test_strict_calls_must_be_exactly_right(tokenizer: Tokenizer, text: str) -> 
     with pytest.raises(ModelOutputError) as caught:
         read(Reader(tokenizer, BLOCKS, schemas=SCHEMAS), tokenizer.encode_text(text))
     assert (caught.value.status, caught.value.code) == (502, "invalid_model_tool_call")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "f',
+        '{"na',
+        '```json\n{"name": "f", "arguments": {"n": 1',
+        '{"name": "f"}',
+        '{"name": "f", "arguments": {"n": ""}}',
+    ],
+)
+def test_strict_calls_without_their_tags_must_be_exactly_right_too(tokenizer: Tokenizer, text: str) -> None:
+    """Such as a call that the token limit cut off."""
+    ids = tokenizer.encode_text(text)
+    with pytest.raises(ModelOutputError) as caught:
+        read(Reader(tokenizer, blocks_or_bare(["f"]), schemas=SCHEMAS), ids)
+    assert (caught.value.status, caught.value.code) == (502, "invalid_model_tool_call")
+
+
+@pytest.mark.parametrize("text", ["", " ", "```json", '{"n": 1}', "{n}", "Well: {", '```json\n{"n": 1}\n```'])
+def test_text_is_no_strict_call_that_is_cut(tokenizer: Tokenizer, text: str) -> None:
+    reader = Reader(tokenizer, blocks_or_bare(["f"]), schemas=SCHEMAS)
+    assert shown(read(reader, tokenizer.encode_text(text))) == text
+    lenient = Reader(tokenizer, blocks_or_bare(["f"]))
+    assert shown(read(lenient, tokenizer.encode_text('{"name": "f'))) == '{"name": "f'
 
 
 def test_strict_calls_that_are_right_pass(tokenizer: Tokenizer) -> None:

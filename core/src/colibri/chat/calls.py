@@ -73,6 +73,11 @@ class Guess(Protocol):
         """The output ends: the call the held text is, as its name and its arguments in JSON, or None."""
         ...
 
+    @property
+    def cut(self) -> bool:
+        """Whether the held text, which is no call, looks like the beginning of one."""
+        ...
+
 
 class JsonCalls(Struct, frozen=True):
     """Calls written as one JSON object: `{"name": "f", "arguments": {…}}`, in either order.
@@ -276,6 +281,10 @@ class BareGuess:
         if self._call.name is None or not self._call.whole or not self._arguments:
             return None
         return self._call.name, "".join(self._arguments)
+
+    @property
+    def cut(self) -> bool:
+        return self._fence is not None and (self._call.name is not None or not self._call.whole)
 
     def _surround(self, text: str, wanted: str) -> bool:
         """Take text that stands outside the object; False if it is more than `wanted` and blanks around it."""

@@ -20,7 +20,8 @@ from .events import Event, Kind
 from .markers import TEXT as TEXT
 from .markers import Alphabet, Rules, is_stray
 
-#: What text in a state is. `content` and `reasoning` are shown and `drop` is not. `field` text goes to the call reader,
+#: What text in a state is. `content` and `reasoning` are shown and `drop` is not, but blanks there are kept if they part
+#: two texts, one already shown and one that the state's TEXT move goes on to. `field` text goes to the call reader,
 #: up to the next marker; in a `body` the call reader says itself where it ends, and no marker is seen before. `guess`
 #: text is held back until a marker or the format's guess tells what it is; the state's TEXT move is made if it is text.
 StateKind = Literal["content", "reasoning", "drop", "field", "body", "guess"]
@@ -119,6 +120,7 @@ class OutputParser:
         self._owed = 0  # raw characters read since, for which the next event of a call will stand
         self._events: list[tuple[Kind, list[str], int, int, int]] = []
         self._blank: list[str] = []  # blanks that a marker may make disappear
+        self._said = False  # content was shown
         self._fresh = False
         self._guess: Guess | None = None
         self._held: list[str] = []
@@ -152,8 +154,7 @@ class OutputParser:
             self._run(final=True)
         if self._reader is not None:
             self._close(marked=False)
-        if self._blank:
-            self._show("")
+        self._end_blanks()
         self._put("swallowed", "", self._owed)
         self._owed = 0
         return self._take()
@@ -201,6 +202,8 @@ class OutputParser:
                 return True
         elif text and rules.text is not None and (lead := len(text) - len(text.lstrip())) < len(text):
             self._text(text[:lead])
+            if rules.text[0] in self._format.trim:
+                self._drop_blanks()
             self._enter(rules.text[0])
             return True
         elif text:
@@ -219,7 +222,10 @@ class OutputParser:
             return
         self._pos += len(text)
         if self._kind == "drop":
-            self._put("swallowed", "", self._raw(text))
+            if self._said and self._leads_to_text:
+                self._blank.append(text)
+            else:
+                self._put("swallowed", "", self._raw(text))
         elif self._state not in self._format.trim:
             self._show(text)
         else:
@@ -239,11 +245,21 @@ class OutputParser:
         assert self._kind == "content" or self._kind == "reasoning"
         self._put(self._kind, text, self._raw(text))
 
+    def _end_blanks(self) -> None:
+        """The blanks that waited for a text or a marker stand before neither."""
+        if self._kind == "drop":
+            self._drop_blanks()
+        elif self._blank:
+            self._show("")
+
+    def _drop_blanks(self) -> None:
+        self._put("swallowed", "", sum(map(len, self._blank)))
+        self._blank.clear()
+
     def _move(self, marker: str) -> None:
         """Follow a marker that stands at the reading position."""
         if is_stray(marker):
-            if self._blank:
-                self._show("")
+            self._end_blanks()
             self._consume(marker)
             return
         target, *actions = self._rules[self._state].moves[marker]
@@ -276,6 +292,8 @@ class OutputParser:
     def _enter(self, state: str) -> None:
         self._state, self._kind = state, self._format.kind(state)
         self._fresh = state in self._format.trim
+        text = self._rules[state].text
+        self._leads_to_text = text is not None and self._format.kind(text[0]) in ("content", "reasoning")
         if self._kind == "guess":
             assert self._format.guess is not None
             self._guess = self._format.guess.guess()
@@ -296,6 +314,11 @@ class OutputParser:
         rest, self._buffer = self._buffer, ""
         self._held.append(rest)
         call = guess.finish() if not rest or guess.read(rest) else None
+        if call is None and guess.cut and not self._repair:
+            held = "".join(self._held)
+            self._put("tool_cut", held, self._raw(held))
+            self._held.clear()
+            return
         if call is None:
             self._release()
             self._run(final=False)
@@ -371,6 +394,7 @@ class OutputParser:
         if not raw and not text and kind in _MERGED:
             return
         start, self._at = self._at, self._at + raw
+        self._said |= bool(text) and kind in ("content", "tool_cut")
         if self._events and kind in _MERGED:
             last, texts, begin, _, same = self._events[-1]
             if last == kind and same == call:
