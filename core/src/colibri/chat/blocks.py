@@ -11,7 +11,8 @@ from .output import TEXT, OutputFormat
 
 _CALLS = JsonCalls()
 
-#: The line break in front of a block belongs to the block: a text and its calls are joined with it.
+#: The line break in front of a block belongs to the block: a text and its calls are joined with it. So do the blanks
+#: behind a block, unless they part it from a text that goes on.
 _MOVES = {
     ("content", "\n<tool_call>"): ("call", "open"),
     ("content", "<tool_call>"): ("call", "open"),
