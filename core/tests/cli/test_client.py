@@ -25,6 +25,15 @@ def test_a_streamed_answer(server: Any) -> None:
     ]
 
 
+def test_text_that_was_not_utf8_is_not_sent(server: Any) -> None:
+    with pytest.raises(ColibriError, match=r"^the text to send is not UTF-8: .*caf\\udce9"):
+        list(Client(server.url).chat("bird-1", [{"role": "user", "content": "caf\udce9"}]))
+    server.says("ok")
+    list(Client(server.url).chat("bird-1", [{"role": "user", "content": "café \U0001f426"}]))
+    assert server.requests[-1]["messages"][0]["content"] == "café \U0001f426"
+    assert len(server.requests) == 1
+
+
 def test_an_error_in_the_stream(server: Any) -> None:
     server.says("Hel")
     server.events[-1] = {"error": {"message": "the engine died (SIGKILL)"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -103,6 +104,43 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     process.stdout.close()
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_stood_in_for(closed: str, tmp_path: Any) -> None:
+    """The numbers of the standard streams must not go to files and sockets of the program."""
+    script = (
+        "import os, sys, colibri.cli as cli\n"
+        "assert cli.main(['serve', '--show-settings']) == 0\n"
+        "print('out', flush=True), print('err', file=sys.stderr, flush=True)\n"
+        f"open({str(tmp_path / 'number')!r}, 'w').write(str(os.open(os.devnull, os.O_RDONLY)))\n"
+    )
+    command = f'exec {sys.executable} -c "$0" {closed}'
+    done = subprocess.run(["sh", "-c", command, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert ("out\n" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+    assert done.stderr == ("" if "2>&-" in closed else "err\n")
+    assert int((tmp_path / "number").read_text()) > 2
+
+
+def test_characters_that_a_terminal_lacks_are_replaced() -> None:
+    script = "from colibri.cli import main; main(['--version']); print('caf\\xe9 \\U0001f426!')"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert done.stdout.endswith(b"caf\xe9 ?!\n")
+
+
+def test_an_output_without_room_is_told_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "colibri", "--version"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, b"colibri: No space left on device\n")
 
 
 def test_python_m_colibri() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..errors import ColibriError, SettingError
 from ..settings import load_settings, nearest
-from . import chat, debug, doctor, families, run, serve
+from . import chat, debug, doctor, families, run, serve, streams
 from .commands import INTERRUPTED, Commands
 
 _CORE = (serve, chat, run, families, doctor, debug)
@@ -18,6 +19,7 @@ _CORE = (serve, chat, run, families, doctor, debug)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status: 0 done, 1 a negative result, 2 an error, told in one line."""
+    streams.prepare()
     try:
         status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
@@ -30,12 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone: point stdout elsewhere, so that the interpreter's last flush doesn't complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.abandon()
         return 0
     except Exception as error:
         if os.environ.get("COLI_DEBUG"):
             raise
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            streams.abandon()  # what could not be written would be tried again at the end
+            print(f"colibri: {error.strerror}", file=sys.stderr)
+            return 2
         print(f"colibri: internal error: {type(error).__name__}: {error} (COLI_DEBUG=1 shows where)", file=sys.stderr)
         return 2
 

@@ -65,10 +65,11 @@ class Client:
                         yield Delta("content", delta["content"])
 
     def _answer(self, method: str, path: str, body: object = None) -> _Answer:
+        sent = None if body is None else _encoded(body)
         make = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
         connection = make(self._host, self._port, timeout=None)
         try:
-            connection.request(method, self._base + path, None if body is None else json.dumps(body), self._headers)
+            connection.request(method, self._base + path, sent, self._headers)
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
@@ -110,6 +111,15 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise ColibriError(f"the answer broke off: {error or type(error).__name__}") from None
     raise ColibriError("the answer broke off: the server closed the connection")
+
+
+def _encoded(body: object) -> bytes:
+    """JSON. Raises ColibriError for text that stands for bytes which were not UTF-8 (arguments, standard input)."""
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        around = error.object[max(error.start - 10, 0) : error.end + 10]
+        raise ColibriError(f"the text to send is not UTF-8: {around!r}") from None
 
 
 def _refusal(status: int, body: bytes) -> str:
