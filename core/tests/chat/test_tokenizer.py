@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,27 @@ def test_several_threads_may_encode(tokenizer: Tokenizer) -> None:
     texts = [f"The quick brown fox {n} 你好" * 20 for n in range(32)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tokenizer.encode_text, texts)) == [tokenizer.encode_text(text) for text in texts]
+
+
+def test_other_threads_run_while_a_long_text_is_encoded(tokenizer: Tokenizer) -> None:
+    """Else one long prompt would stall every stream of the server."""
+    text = "The quick brown fox, 12345 🌧️ jumps! " * 30_000
+    begun, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        tokenizer.encode_text(text)
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    turns = 0
+    while not done.is_set():
+        turns += 1
+        time.sleep(0.001)
+    thread.join()
+    assert turns > 5
 
 
 def test_a_family_may_name_control_tokens(tokenizer_json: Path, library: Library) -> None:

@@ -7,6 +7,7 @@ text can become one, and a control token is looked up by its exact spelling.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +47,9 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTES = _byte_alphabet()
+
+# The library's own threads are of no use for one text at a time, and it complains when a process that has them forks.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class Tokenizer:
@@ -103,10 +107,14 @@ class Tokenizer:
     def encode_text(self, text: str) -> list[int]:
         """The ids of text, whatever it spells: none is a control token. Lone surrogates count as U+FFFD."""
         try:
-            ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
+            return self._ids(text)
         except (UnicodeEncodeError, TypeError):
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            ids = self._encoder.encode(text, add_special_tokens=False).ids
+            return self._ids(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+    def _ids(self, text: str) -> list[int]:
+        # Of the library's ways to encode, only those for batches let other threads run meanwhile.
+        (encoding,) = self._encoder.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encoding.ids
         return ids
 
     def token_bytes(self, id: int) -> bytes:
