@@ -18,7 +18,10 @@ from colibri.chat.conversation import Conversation, ToolCall, Turn, TurnOptions
 from colibri.chat.output import OutputFormat, OutputParser
 from colibri.chat.prompt import Piece, Prompt, Special, prompt
 from colibri.chat.tools import DEMAND, active_tools, demands_call
+from colibri.compute.checkpoint import open_checkpoint
+from colibri.compute.load import declare
 from colibri.family import FAMILY_API, Capabilities, Sampling, Stops, TokenizerSpec, Variant
+from colibri.testing.checkpoints import seeded_weights, write_checkpoint
 from colibri.testing.conformance import FamilyConformance, check_events
 
 DOCS = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -156,6 +159,20 @@ class TestTyped(FamilyConformance):
     plugin = SimpleNamespace(register_families=lambda register: register(Heron()))
     family = "heron-2"
     arguments = "schema"
+
+
+def test_the_documented_forward_pass(tmp_path: Path) -> None:
+    layer = {"q": (8, 8), "k": (8, 8), "v": (8, 8), "o": (8, 8), "gate": (12, 8), "up": (12, 8), "down": (8, 12)}
+    shapes: dict[str, tuple[int, ...]] = {"embed.weight": (16, 8), "norm.weight": (8,)}
+    for i in range(2):
+        shapes |= {f"layers.{i}.{name}.weight": shape for name, shape in {**layer, "norm_1": (8,), "norm_2": (8,)}.items()}
+    sizes = {"num_attention_heads": 2, "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 16}
+    config = {"model_type": "heron", "max_position_embeddings": 32, **sizes}
+    checkpoint = open_checkpoint(write_checkpoint(tmp_path / "model", config, seeded_weights(shapes, 1)))
+    family: Any = SimpleNamespace(name="heron", graph=documented("build_graph").build_graph)
+    plan, tensors = declare(family, checkpoint)
+    assert (plan.context, plan.vocab, len(plan.states)) == (32, 16, 2)
+    assert set(tensors) == set(shapes)
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
