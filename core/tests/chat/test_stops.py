@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +92,15 @@ def test_long_repeats_take_linear_time() -> None:
     passed = sum(len(run.text) for _ in range(60_000) for run in filter.feed(Run("a")))
     assert passed == 40_000
     assert filter.stopped is None
+
+
+def test_a_huge_stop_text_costs_nothing_before_it_is_met() -> None:
+    """Clients may send megabytes of them, and the server's loop would stand still meanwhile."""
+    stops = [StopText("ab" * (1 << 20)), StopText("b" * (1 << 20))]
+    tracemalloc.start()
+    try:
+        filter = StopFilter(stops)
+        assert "".join(run.text for run in filter.feed(Run("abac"))) == "abac"
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()

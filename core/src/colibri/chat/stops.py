@@ -23,22 +23,24 @@ class _Matcher:
     def __init__(self, text: str) -> None:
         self.text = text
         self.matched = 0  # how much of the text the stream ends with
-        self._back = [0] * len(text)
-        for i in range(1, len(text)):
-            n = self._back[i - 1]
-            while n and text[i] != text[n]:
-                n = self._back[n - 1]
-            self._back[i] = n + (text[i] == text[n])
+        # How long the longest proper prefix is that each prefix ends with. Made as far as it is needed: a client may
+        # send megabytes of which no more than the first letters are ever met.
+        self._back: list[int] = []
 
     def step(self, char: str) -> bool:
         """Take a character; True if the text is now complete."""
-        n = self.matched
-        while n and self.text[n] != char:
-            n = self._back[n - 1]
-        n += self.text[n] == char
+        n = self._next(self.matched, char)
+        if n > len(self._back):
+            self._back.append(self._next(self._back[-1], char) if self._back else 0)
         whole = n == len(self.text)
         self.matched = self._back[-1] if whole else n
         return whole
+
+    def _next(self, n: int, char: str) -> int:
+        """How much is matched when `char` follows `n` characters that are."""
+        while n and self.text[n] != char:
+            n = self._back[n - 1]
+        return n + (self.text[n] == char)
 
 
 class StopFilter:
