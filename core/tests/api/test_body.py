@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 
-from colibri.api.body import MAX_DEPTH, decode_json, json_object
+from colibri.api.body import LARGE, MAX_DEPTH, decode_json, decoded, json_object
 from colibri.api.message import Request
 from colibri.errors import BadRequest
 
@@ -81,3 +83,23 @@ def test_content_types() -> None:
         with pytest.raises(BadRequest, match="Content-Type: application/json") as caught:
             json_object(Request("POST", "/", headers=headers, body=b"{}"))
         assert (caught.value.status, caught.value.code) == (400, "unsupported_content_type")
+
+
+@pytest.mark.parametrize(("size", "apart"), [(10, False), (LARGE + 1, True)])
+def test_large_bodies_are_decoded_beside_the_loop(size: int, apart: bool) -> None:
+    """Else one client's long history would stall the streams of all others."""
+
+    async def main() -> tuple[int, int]:
+        request = Request("POST", "/", body=json.dumps({"a": "x" * size}).encode())
+        return await decoded(request, lambda value: (len(value["a"]), threading.get_ident()))
+
+    length, thread = asyncio.run(main())
+    assert length == size
+    assert (thread != threading.get_ident()) == apart
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_large_bodies_are_refused_as_small_ones(size: int) -> None:
+    request = Request("POST", "/", body=b"[" + b" " * size + b"]")
+    with pytest.raises(BadRequest, match="object"):
+        asyncio.run(decoded(request, lambda value: value))

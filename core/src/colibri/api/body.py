@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,11 +17,23 @@ from .message import Request
 #: Deeper bodies are refused: nothing a client means nests like this, and every later stage may recurse.
 MAX_DEPTH = 128
 
+#: Longer bodies, in bytes, are decoded in a thread, so that running streams don't stall.
+LARGE = 256 << 10
+
+T = TypeVar("T")
+
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class _Unfit(ValueError):
     """JSON that parses but that we refuse; the text is the reason."""
+
+
+async def decoded(request: Request, decode: Callable[[dict[str, Any]], T]) -> T:
+    """What `decode`, a pure function, makes of the JSON object in the body of `request`. Raises what both raise."""
+    if len(request.body) <= LARGE:
+        return decode(json_object(request))
+    return await asyncio.to_thread(lambda: decode(json_object(request)))
 
 
 def json_object(request: Request) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ...chat.events import Event
 from ...errors import BadRequest, Refusal
 from ...serve.request import FinishReason, GenerationRequest, Service, Usage
 from ...settings import Settings
-from ..body import json_object
+from ..body import decoded
 from ..message import Reply, Request, Stream, json_reply
 from . import fields
 from .messages import decode_messages, decode_tool_choice, decode_tools
@@ -26,7 +26,7 @@ class Chat:
 
     async def __call__(self, request: Request) -> Reply | Stream:
         """Decode, generate, encode. Raises ColibriError."""
-        asked = decode(json_object(request), self._service, self._settings)
+        asked = await decoded(request, lambda body: decode(body, self._service, self._settings))
         generation = self._service.generate(asked.generation)
         admission = await admit(generation)
         if asked.stream:

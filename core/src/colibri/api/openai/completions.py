@@ -8,7 +8,7 @@ from typing import Any
 from ...chat.events import Event
 from ...errors import BadRequest, Refusal
 from ...serve.request import FinishReason, GenerationRequest, Service, Usage
-from ..body import json_object
+from ..body import decoded
 from ..message import Reply, Request, Stream, json_reply
 from . import fields
 from .unserved import logprobs_refusal, refuse_in_completion
@@ -23,7 +23,7 @@ class Completions:
 
     async def __call__(self, request: Request) -> Reply | Stream:
         """Decode, generate, encode. Raises ColibriError."""
-        asked = decode(json_object(request), self._service)
+        asked = await decoded(request, lambda body: decode(body, self._service))
         generation = self._service.generate(asked.generation)
         admission = await admit(generation)
         if asked.stream:
