@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from colibri.api.app import App, build
-from colibri.errors import SettingError
+from colibri.errors import SettingError, Unavailable
 from colibri.http.loop import run
 from colibri.http.server import serve
 from colibri.settings import Settings
@@ -121,6 +121,25 @@ def test_closing_lets_streams_end_and_cuts_those_that_do_not() -> None:
         assert not server.traffic.answers
         # A chunked body without its last chunk: the client knows that this is not all.
         assert not (await asyncio.gather(client, return_exceptions=True))[0].endswith(b"0\r\n\r\n")
+
+    run(main())
+
+
+def test_answers_that_are_overdue_are_told_why_they_end() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def overdue() -> None:
+            gate.set()
+
+        service = FakeService(Script([events(("content", "a")), gate, Unavailable("The server is shutting down.")]))
+        server = await serve(build(service, Settings(port=0)))
+        data = request("POST", "/v1/chat/completions", {**CHAT, "stream": True})
+        client = asyncio.create_task(_ask(server.port, data))
+        await until(lambda: service.steps)
+        await server.close(grace=0.01, overdue=overdue)
+        (answer,) = parse(await client)
+        assert any("shutting down" in str(frame.get("error")) for frame in answer.frames)
 
     run(main())
 

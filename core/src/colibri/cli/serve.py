@@ -76,7 +76,7 @@ async def serving(settings: Settings, plugins: Plugins, on_progress: Callable[[s
             finally:
                 await plugins.server_stopping(running)
         finally:
-            await server.close()
+            await server.close(overdue=service.close)
     finally:
         await service.close()
 

@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import logging
 import socket
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -37,13 +38,20 @@ class Server:
         """The port it listens on, also when it was asked for port 0."""
         return int(self.sockets[0].getsockname()[1])
 
-    async def close(self, grace: float = 10.0) -> None:
-        """Listen no more, let the answers under way end for up to `grace` seconds, then close what is left."""
+    async def close(self, grace: float = 10.0, overdue: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Listen no more, let the answers under way end for up to `grace` seconds, then close what is left.
+
+        `overdue` is called when the time is up, to make the answers fail: their clients are still told so.
+        """
         self._listener.close()
         for connection in tuple(self.traffic.connections):
             connection.retire()
         if not await self._quiet(grace):
-            logger.warning("%d answers were cut short", len(self.traffic.answers))
+            logger.warning("answers cut short: %d", len(self.traffic.answers))
+            if overdue is not None:
+                await overdue()
+                if await self._quiet(1.0):
+                    return
             for connection in tuple(self.traffic.connections):
                 connection.abort()
             await self._quiet(grace)
