@@ -96,8 +96,12 @@ def _check_content_type(request: Request) -> None:
 
 
 def _check_depth(value: Any, body: bytes) -> None:
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
-        return
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and nests_too_deep(value):
+        raise _Unfit(f"it nests deeper than {MAX_DEPTH} levels")
+
+
+def nests_too_deep(value: Any) -> bool:
+    """Whether decoded JSON nests deeper than MAX_DEPTH levels."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH):
         level = [
@@ -107,8 +111,8 @@ def _check_depth(value: Any, body: bytes) -> None:
             if isinstance(child, (dict, list))
         ]
         if not level:
-            return
-    raise _Unfit(f"it nests deeper than {MAX_DEPTH} levels")
+            return False
+    return True
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from colibri.api.body import MAX_DEPTH
 from colibri.api.openai.messages import decode_messages, decode_tool_choice, decode_tools
 from colibri.chat.conversation import TextPart, ToolCall, ToolChoice, Turn
 from colibri.errors import BadRequest
@@ -71,6 +72,13 @@ def test_older_function_calls() -> None:
 def test_replayed_arguments_are_history_whatever_they_hold(arguments: Any, kept: Any) -> None:
     (turn,) = decode_messages([{"role": "assistant", "content": None, "tool_calls": [call(arguments)]}])
     assert turn.calls[0].arguments == kept
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, 900, 990, 1100, 100_000])
+def test_replayed_arguments_nested_deeper_than_can_be_written_stay_text(depth: int) -> None:
+    arguments = '{"x":' * depth + "1" + "}" * depth
+    (turn,) = decode_messages([{"role": "assistant", "content": None, "tool_calls": [call(arguments)]}])
+    assert isinstance(turn.calls[0].arguments, str) == (depth > MAX_DEPTH)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import msgspec
 
 from ...chat.conversation import Part, Role, TextPart, Tool, ToolCall, ToolChoice, Turn
 from ...errors import BadRequest, Refusal
+from ..body import nests_too_deep
 from .fields import wrong
 
 #: Role words of the protocol, with the role each means. `function` is the older word for a tool's result.
@@ -173,7 +174,8 @@ def _arguments(arguments: Any) -> dict[str, Any] | str:
         value = msgspec.json.decode(arguments)
     except (msgspec.MsgspecError, RecursionError):
         return arguments
-    return value if isinstance(value, dict) else arguments
+    # Text of any depth may stand in a string, but what is decoded has to be written out again by functions that recurse.
+    return value if isinstance(value, dict) and not nests_too_deep(value) else arguments
 
 
 def _tool(tool: Any, param: str) -> Tool:
