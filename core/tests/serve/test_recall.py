@@ -98,3 +98,9 @@ def test_text_behind_a_stop_text_is_not_remembered(tokenizer: Tokenizer) -> None
         assert again.usage.cached == first.usage.prompt + len("one")
 
     asyncio.run(asyncio.wait_for(holds(), 30))
+
+
+@pytest.mark.parametrize("depth", [2_000, 100_000])
+def test_a_call_nested_beyond_reading_is_not_remembered(depth: int) -> None:
+    turn = draft(("tool_start", "f"), ("tool_args", '{"x":' * depth + "1" + "}" * depth), ("tool_end", ""))
+    assert turn.key() is None

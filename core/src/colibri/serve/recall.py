@@ -51,9 +51,9 @@ class Draft:
         """What the turn is known by; None for one that clients may show in more ways than one."""
         try:
             calls = [(name, json.loads("".join(arguments))) for name, arguments in self._calls.values()]
-        except ValueError:
+            return None if self._cut else _key("".join(self._content), "".join(self._reasoning), calls)
+        except (ValueError, RecursionError):
             return None
-        return None if self._cut else _key("".join(self._content), "".join(self._reasoning), calls)
 
 
 class Recall:
