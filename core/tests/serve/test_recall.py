@@ -20,7 +20,7 @@ from .conftest import engine_saying, service_on, spelled, user
 def draft(*events: tuple[Any, str] | tuple[Any, str, int], ids: int = 3) -> Draft:
     made = Draft()
     made.ids += range(ids)
-    made.read(Event(event[0], event[1], (0, 0), event[2] if len(event) > 2 else -1) for event in events)
+    made.answer.read(Event(event[0], event[1], (0, 0), event[2] if len(event) > 2 else -1) for event in events)
     return made
 
 

@@ -111,7 +111,6 @@ class ModelGeneration:
         self._desk = desk
         self._hold = _Hold(desk)
         self._admission: Admission | None = None
-        self._called = False
         weakref.finalize(self, self._hold.abandon).atexit = False
 
     async def admitted(self) -> Admission:
@@ -189,12 +188,11 @@ class ModelGeneration:
         elif not hold.ended:
             raise EngineError("The engine dropped the request.")
         hold.reasoning = reader.reasoning_tokens
-        self._called |= any(event.kind == "tool_end" for event in events)
-        self._draft.read(events)
+        self._draft.answer.read(events)
         if reason is not None:
             if self._recall is not None and reader.stopped is None:  # what follows a stop text was never shown
                 self._recall.keep(self._draft, self._tokenizer.text(self._draft.ids))
-            hold.finish = "tool_calls" if self._called else reason
+            hold.finish = "tool_calls" if self._draft.answer.whole else reason
             hold.end("completed")
         return merged(events)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..chat.answer import Answer
 from ..chat.conversation import Conversation, Turn
-from ..chat.events import Event
 from ..chat.prompt import Spoken
 
 #: How many tokens of finished turns are remembered; the turns not seen for longest go first.
@@ -28,30 +28,14 @@ class Draft:
 
     def __init__(self) -> None:
         self.ids: list[int] = []
-        self._content: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[int, tuple[str, list[str]]] = {}
-        self._cut = False
-
-    def read(self, events: Iterable[Event]) -> None:
-        """More of what the client is shown."""
-        for event in events:
-            if event.kind == "content":
-                self._content.append(event.text)
-            elif event.kind == "reasoning":
-                self._reasoning.append(event.text)
-            elif event.kind == "tool_start":
-                self._calls[event.call] = event.text, []
-            elif event.kind == "tool_args":
-                self._calls[event.call][1].append(event.text)
-            elif event.kind == "tool_cut":
-                self._cut = True
+        self.answer = Answer()
 
     def key(self) -> bytes | None:
         """What the turn is known by; None for one that clients may show in more ways than one."""
+        answer = self.answer
         try:
-            calls = [(name, json.loads("".join(arguments))) for name, arguments in self._calls.values()]
-            return None if self._cut else _key("".join(self._content), "".join(self._reasoning), calls)
+            calls = [(name, json.loads(arguments)) for name, arguments in answer.made()]
+            return None if answer.cut else _key(answer.shown, answer.reasoning, calls)
         except (ValueError, RecursionError):
             return None
 

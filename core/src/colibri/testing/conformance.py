@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ..api.openai.cases import parse_case, render_case
+from ..chat.answer import Answer
 from ..chat.conversation import Conversation, TextPart, Tool, ToolCall, ToolChoice, Turn, TurnOptions
 from ..chat.events import Event
 from ..chat.output import OutputFormat, OutputParser, merged
@@ -398,13 +399,9 @@ def _behind(closed: Prompt, asked: Prompt, stops: Sequence[str]) -> list[Special
 
 def _turn_of(events: Sequence[Event]) -> Turn:
     """The turn a client would send back."""
-    content = "".join(event.text for event in events if event.kind == "content")
-    reasoning = "".join(event.text for event in events if event.kind == "reasoning")
-    calls: list[ToolCall] = []
-    for start in (event for event in events if event.kind == "tool_start"):
-        written = "".join(event.text for event in events if event.kind == "tool_args" and event.call == start.call)
-        calls.append(ToolCall(start.text, json.loads(written)))
-    return Turn("assistant", (TextPart(content),), reasoning or None, tuple(calls))
+    answer = Answer(events)
+    calls = tuple(ToolCall(name, json.loads(arguments)) for name, arguments in answer.made())
+    return Turn("assistant", (TextPart(answer.shown),), answer.reasoning or None, calls)
 
 
 def _check_tools(family: Family, variant: Variant, talk: Conversation, plain: Prompt) -> None:

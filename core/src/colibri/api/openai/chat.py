@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...chat.answer import Answer
 from ...chat.conversation import Conversation, ToolChoice, TurnOptions
 from ...chat.events import Event
 from ...errors import BadRequest, Refusal
@@ -76,41 +77,20 @@ def decode(body: fields.Body, service: Service, settings: Settings) -> Asked:
 
 def message_of(events: Sequence[Event]) -> dict[str, Any]:
     """The assistant message that `events` make."""
-    content: list[str] = []
-    reasoning: list[str] = []
-    calls: dict[int, tuple[str, list[str]]] = {}
-    whole: list[int] = []
-    for event in events:
-        if event.kind == "content":
-            content.append(event.text)
-        elif event.kind == "reasoning":
-            reasoning.append(event.text)
-        elif event.kind == "tool_start":
-            calls[event.call] = event.text, []
-        elif event.kind == "tool_args":
-            calls[event.call][1].append(event.text)
-        elif event.kind == "tool_end":
-            whole.append(event.call)
-        elif event.kind == "tool_cut":
-            # An incomplete call can't be made; its text is still what the model said.
-            content.append(event.text)
-    text = "".join(content)
+    answer = Answer(events)
+    calls = answer.made()
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": text if text or not whole else None,
+        "content": answer.shown if answer.shown or not calls else None,
         "refusal": None,
         "annotations": [],
     }
-    if any(reasoning):
-        message["reasoning_content"] = "".join(reasoning)
-    if whole:
+    if answer.reasoning:
+        message["reasoning_content"] = answer.reasoning
+    if calls:
         message["tool_calls"] = [
-            {
-                "id": new_id("call_", 24),
-                "type": "function",
-                "function": {"name": calls[call][0], "arguments": "".join(calls[call][1])},
-            }
-            for call in whole
+            {"id": new_id("call_", 24), "type": "function", "function": {"name": name, "arguments": arguments}}
+            for name, arguments in calls
         ]
     return message
 
