@@ -31,10 +31,10 @@ int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
 struct Workspace {
     float* q;       // [kQueries, padded(k_dim)]
     float* scores;  // [kQueries, kTile]
-    float* sums;    // [kQueries, padded(v_dim)]
+    float* sums;    // [padded(v_dim)]
     Workspace(float* at, int64_t k_dim)
         : q(at), scores(q + kQueries * padded(k_dim)), sums(scores + kQueries * kTile) {}
-    static int64_t floats(int64_t k_dim, int64_t v_dim) { return kQueries * (padded(k_dim) + kTile + padded(v_dim)); }
+    static int64_t floats(int64_t k_dim, int64_t v_dim) { return kQueries * (padded(k_dim) + kTile) + padded(v_dim); }
 };
 
 // Turns scores into shares of this tile and returns its sum of exp(score - peak).
@@ -60,8 +60,8 @@ void merge(Query& query, float peak, float mass, const float* sums, int64_t n) {
 
 void attend(const Kernels& kernels, const float* keys, const float* values, int64_t k_dim, int64_t v_dim, Query* queries,
             int64_t count, const Workspace& work) {
-    int64_t first = queries[0].low, last = queries[0].high;
-    for (int64_t i = 1; i < count; i++) {
+    int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
+    for (int64_t i = 0; i < count; i++) {
         first = std::min(first, queries[i].low);
         last = std::max(last, queries[i].high);
     }
@@ -69,28 +69,20 @@ void attend(const Kernels& kernels, const float* keys, const float* values, int6
         const int64_t begin = std::max(tile, first), end = std::min(tile + kTile, last);
         kernels.matmul(DType::F32, keys + begin * k_dim, k_dim, 0, end - begin, work.q,
                        static_cast<size_t>(padded(k_dim)) * sizeof(float), count, work.scores, kTile);
-        float peak[kQueries], mass[kQueries];
-        int64_t from[kQueries], to[kQueries];
         for (int64_t i = 0; i < count; i++) {
-            from[i] = std::max(begin, queries[i].low);
-            to[i] = std::min(end, queries[i].high);
-            if (from[i] >= to[i]) continue;
-            mass[i] = tile_shares(kernels, work.scores + i * kTile + (from[i] - begin), to[i] - from[i], peak[i]);
-            std::fill_n(work.sums + i * padded(v_dim), v_dim, 0.0f);
-        }
-        for (int64_t t = begin; t < end; t++)
-            for (int64_t i = 0; i < count; i++)
-                if (from[i] <= t && t < to[i])
-                    kernels.axpy(work.scores[i * kTile + (t - begin)], values + t * v_dim, work.sums + i * padded(v_dim), v_dim);
-        for (int64_t i = 0; i < count; i++) {
-            if (from[i] >= to[i]) continue;
-            const float* sums = work.sums + i * padded(v_dim);
-            if (from[i] == queries[i].low) {
-                std::copy_n(sums, v_dim, queries[i].out);
-                queries[i].peak = peak[i];
-                queries[i].mass = mass[i];
+            const int64_t from = std::max(begin, queries[i].low), to = std::min(end, queries[i].high);
+            if (from >= to) continue;
+            float* shares = work.scores + i * kTile + (from - begin);
+            float peak;
+            const float mass = tile_shares(kernels, shares, to - from, peak);
+            const bool first_tile = from == queries[i].low;
+            float* sums = first_tile ? queries[i].out : work.sums;
+            kernels.mix(shares, values + from * v_dim, v_dim, to - from, v_dim, sums);
+            if (first_tile) {
+                queries[i].peak = peak;
+                queries[i].mass = mass;
             } else {
-                merge(queries[i], peak[i], mass[i], sums, v_dim);
+                merge(queries[i], peak, mass, sums, v_dim);
             }
         }
     }
