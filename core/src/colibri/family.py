@@ -24,7 +24,8 @@ class Capabilities(Struct, frozen=True):
     `tools`: `none`, `native` (the family's own format) or `fallback` (injected by prompt, only on request).
     `tool_choice`: how `required` and a named tool are honoured: by an instruction in the `prompt`, or by
     `narrow`ing the declared tools to the named one as well.
-    `thinking`: `none`, `optional` or `always`; `efforts` the effort words the family knows, weakest first.
+    `thinking`: `none`, `optional` or `always`; `thinks`: an optional one is served thinking unless the client says
+    otherwise; `efforts` the effort words the family knows, weakest first.
     `preserve`: past reasoning can be kept (`preserve_thinking`). `logprobs`: `none`, `generated` or `prompt`.
     `developer`: prompts have a developer role of their own; else developer turns are rendered as system turns.
     `drafts`: the family's own draft heads. `grammar`: output can be constrained. `decide`: answers System One natively.
@@ -34,6 +35,7 @@ class Capabilities(Struct, frozen=True):
     tool_choice: Literal["none", "prompt", "narrow"] = "none"
     strict_tools: bool = False
     thinking: Literal["none", "optional", "always"] = "none"
+    thinks: bool = False
     efforts: tuple[str, ...] = ()
     preserve: bool = False
     continuation: bool = False

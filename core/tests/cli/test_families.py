@@ -65,8 +65,9 @@ def test_every_capability_has_words() -> None:
         "inputs": ("text", "image"), "logprobs": "prompt", "drafts": "mtp", "grammar": True, "decide": True,
         "developer": True,
     }  # fmt: skip
-    assert {*claims, "tool_choice", "efforts"} == set(Capabilities.__struct_fields__)
+    assert {*claims, "tool_choice", "efforts", "thinks"} == set(Capabilities.__struct_fields__)
     for name, value in claims.items():
         assert in_words(Capabilities(**{name: value})) != in_words(Capabilities()), name
+    assert in_words(Capabilities(thinking="optional", thinks=True)) == "thinking (optional, by default)"
     with_choice = Capabilities(tools="fallback", tool_choice="prompt")
     assert in_words(with_choice) == "tools (by prompt, required by prompt)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation, TextPart, Tool, ToolChoice, Turn, TurnOptions
 from colibri.chat.tokenizer import Tokenizer
@@ -63,7 +64,9 @@ def test_no_new_turn_where_none_is_asked_for(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     ("think", "capabilities", "options", "rendered"),
     [
-        (None, ALL, {}, None),
+        (None, ALL, {}, False),
+        (None, replace(ALL, thinks=True), {}, True),
+        (False, replace(ALL, thinks=True), {}, False),
         (True, ALL, {}, True),
         (False, ALL, {}, False),
         (True, ALL, {"thinking": False}, False),

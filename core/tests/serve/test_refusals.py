@@ -39,7 +39,6 @@ def allow(capabilities: Capabilities, tools: Any = (), turns: Any = None, **opti
         (Capabilities(tools="native"), TOOLS, {"strict_tools": True}, "strict_tool_calls"),
         (NOTHING, (), {"thinking": True}, "enable_thinking"),
         (NOTHING, (), {"effort": "high", "thinking": True}, "reasoning_effort"),
-        (THINKER, (), {"effort": "xhigh", "thinking": True}, "reasoning_effort"),
         (Capabilities(thinking="always"), (), {"thinking": False}, "enable_thinking"),
         (THINKER, (), {"preserve_thinking": True}, "preserve_thinking"),
     ],
@@ -73,6 +72,17 @@ def test_an_effort_without_words_for_it_means_to_think() -> None:
     assert allow(capabilities, effort="high", thinking=False) == TurnOptions(thinking=False)
 
 
+def test_an_effort_becomes_the_familys_nearest_word() -> None:
+    assert allow(THINKER, effort="medium") == TurnOptions(effort="high", thinking=True)
+    assert allow(THINKER, effort="xhigh", thinking=False) == TurnOptions(effort="high", thinking=False)
+
+
+def test_a_model_that_always_thinks_thinks_as_little_as_it_can() -> None:
+    capabilities = Capabilities(thinking="always", efforts=("low", "high"))
+    assert allow(capabilities, thinking=False) == TurnOptions(effort="low")
+    assert allow(capabilities, thinking=False, effort="high") == TurnOptions(effort="low")
+
+
 def test_a_demand_that_no_declared_tool_meets() -> None:
     for choice in (ToolChoice("named", "search"), ToolChoice("required")):
         with pytest.raises(BadRequest) as caught:
@@ -84,7 +94,7 @@ def test_media() -> None:
     turns = (user("Look:"), Turn("user", (MediaPart("image", b"..."),)))
     with pytest.raises(Refusal, match="does not take image input; it takes text") as caught:
         allow(NOTHING, turns=turns)
-    assert (caught.value.code, caught.value.param) == ("unsupported_content_type", "messages.1.content")
+    assert (caught.value.code, caught.value.param) == ("unsupported_content_type", "messages.1.content.0")
     allow(Capabilities(inputs=("text", "image")), turns=turns)
 
 

@@ -88,7 +88,8 @@ def in_words(capabilities: Capabilities) -> str:
         said.append("strict tools")
     if capabilities.thinking != "none":
         efforts = f": {', '.join(capabilities.efforts)}" if capabilities.efforts else ""
-        said.append(f"thinking ({capabilities.thinking}{efforts})")
+        unasked = ", by default" if capabilities.thinks else ""
+        said.append(f"thinking ({capabilities.thinking}{unasked}{efforts})")
     if capabilities.preserve:
         said.append("preserved thinking")
     if capabilities.continuation:

@@ -16,6 +16,7 @@ from ..chat.prompt import Prompt, Text
 from ..chat.reader import Reader
 from ..chat.roles import with_known_roles
 from ..chat.schemas import ToolSchemas
+from ..chat.thinking import with_defaults
 from ..chat.tokenizer import Tokenizer
 from ..chat.tools import active_tools
 from ..errors import CheckpointError
@@ -57,9 +58,15 @@ class Model(Struct, frozen=True):
 
     def sampling(self, options: TurnOptions) -> Sampling:
         """The defaults: the family's, with the temperature of the settings."""
+        options = self.with_defaults(options)
         sampling = self.ask(lambda family: family.sampling(self.variant, options), Sampling)
         temperature = self.settings.temp
         return sampling if temperature is None else replace(sampling, temperature=temperature)
+
+    def with_defaults(self, options: TurnOptions) -> TurnOptions:
+        """The options with what this server and this model do where the client says nothing."""
+        fallback = options.tool_fallback or self.settings.tool_fallback
+        return with_defaults(replace(options, tool_fallback=fallback), self.variant.capabilities, self.settings.think)
 
     def ask(self, question: Callable[[Family], T], kind: type[T]) -> T:
         """What the family answers. Its own mistakes become a PluginError."""
@@ -88,7 +95,7 @@ def prepare(model: Model, request: GenerationRequest) -> Prepared:
 
 def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conversation) -> Prepared:
     variant, settings = model.variant, model.settings
-    options = _with_defaults(variant, request.options, settings)
+    options = model.with_defaults(request.options)
     options = allowed(variant, conversation, options)
     if variant.capabilities.tools == "none" and conversation.tools:
         conversation = replace(conversation, tools=())  # declared and, by tool_choice none, not to be used
@@ -108,14 +115,6 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         schemas=schemas,
     )
     return _prepared(model, request, prompt, reader, options)
-
-
-def _with_defaults(variant: Variant, options: TurnOptions, settings: Settings) -> TurnOptions:
-    """The server's wish for thinking, where the client has none and the variant leaves the choice."""
-    silent = options.thinking is None and options.effort is None
-    if silent and settings.think is not None and variant.capabilities.thinking == "optional":
-        options = replace(options, thinking=settings.think)
-    return replace(options, tool_fallback=options.tool_fallback or settings.tool_fallback)
 
 
 def _prepared(model: Model, request: GenerationRequest, prompt: Prompt, reader: Reader, options: TurnOptions) -> Prepared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..chat.conversation import Conversation, MediaPart, TurnOptions
+from ..chat.thinking import nearest_effort
 from ..chat.tools import active_tools, demands_call
 from ..errors import BadRequest, Refusal
 from ..family import Variant
@@ -21,12 +22,12 @@ def allowed(variant: Variant, conversation: Conversation, options: TurnOptions) 
 def _inputs(variant: Variant, conversation: Conversation) -> None:
     claimed = variant.capabilities.inputs
     for number, turn in enumerate(conversation.turns):
-        for part in turn.content or ():
+        for place, part in enumerate(turn.content or ()):
             if isinstance(part, MediaPart) and part.kind not in claimed:
                 raise Refusal(
                     f"{variant.title} does not take {part.kind} input; it takes {' and '.join(claimed)}.",
                     code="unsupported_content_type",
-                    param=f"messages.{number}.content",
+                    param=f"messages.{number}.content.{place}",
                 )
 
 
@@ -76,19 +77,15 @@ def _thinking(variant: Variant, options: TurnOptions) -> TurnOptions:
             raise Refusal(
                 f"{variant.title} does not think: leave out `reasoning_effort` or set it to none.", param="reasoning_effort"
             )
-        if claims.efforts and options.effort not in claims.efforts:
-            raise Refusal(
-                f"{variant.title} knows the efforts {', '.join(claims.efforts)}; `reasoning_effort` {options.effort!r} is "
-                "not one of them.",
-                code="unsupported_value",
-                param="reasoning_effort",
-            )
-        if not claims.efforts:  # any effort but none means: think
-            options = replace(options, effort=None, thinking=True if options.thinking is None else options.thinking)
+        # Any effort but none means: think.
+        thinking = True if options.thinking is None else options.thinking
+        options = replace(options, effort=nearest_effort(options.effort, claims.efforts), thinking=thinking)
     if options.thinking and claims.thinking == "none":
         raise Refusal(f"{variant.title} does not think: `enable_thinking` can't be true.", param="enable_thinking")
     if options.thinking is False and claims.thinking == "always":
-        raise Refusal(f"{variant.title} always thinks: `enable_thinking` can't be false.", param="enable_thinking")
+        if not claims.efforts:
+            raise Refusal(f"{variant.title} always thinks: `enable_thinking` can't be false.", param="enable_thinking")
+        options = replace(options, thinking=None, effort=claims.efforts[0])  # as little as there is
     if options.preserve_thinking and not claims.preserve:
         raise Refusal(f"{variant.title} does not keep past reasoning.", param="preserve_thinking")
     return options

@@ -135,20 +135,15 @@ def test_bad_messages_name_the_field(messages: Any, param: str) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        {"type": "image_url", "image_url": {"url": "/etc/passwd"}},
-        {"type": "image_url", "image_url": 5},
-        {"type": "input_image"},
-        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
         {"type": "file"},
         {"type": "anything"},
     ],
 )
-def test_parts_that_are_no_text_are_refused_by_name(part: dict[str, Any]) -> None:
+def test_parts_of_unknown_types_are_refused_by_name(part: dict[str, Any]) -> None:
     with pytest.raises(BadRequest) as caught:
         decode_messages([{"role": "user", "content": [part]}])
     assert (caught.value.code, caught.value.param) == ("unsupported_content_type", "messages.0.content.0")
     assert part["type"] in caught.value.message
-    assert "passwd" not in caught.value.message
 
 
 def test_tools_keep_the_clients_object_in_its_order() -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
+from ...chat.thinking import EFFORTS
 from ...errors import BadRequest, NotFound
 from ...family import Sampling
 from ...serve.request import Service
 
 Body = Mapping[str, Any]
-
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def kind(value: Any) -> str:

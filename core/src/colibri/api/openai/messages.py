@@ -10,6 +10,7 @@ from ...chat.conversation import Part, Role, TextPart, Tool, ToolCall, ToolChoic
 from ...errors import BadRequest, Refusal
 from ..body import nests_too_deep
 from .fields import wrong
+from .media import decode_audio, decode_image
 
 #: Role words of the protocol, with the role each means. `function` is the older word for a tool's result.
 ROLES: dict[str, Role] = {
@@ -120,8 +121,12 @@ def _part(part: Any, param: str) -> Part:
         if not isinstance(text, str):
             raise wrong(f"{param}.{field}", "a string", text)
         return TextPart(text)
+    if form in ("image_url", "input_image"):
+        return decode_image(part, param)
+    if form == "input_audio":
+        return decode_audio(part, param)
     raise Refusal(
-        f"`{param}.type` is `{form[:60]}`, but this model reads only text here.",
+        f"`{param}.type` is `{form[:60]}`, but only text, images and audio can stand here.",
         param=param,
         code="unsupported_content_type",
     )
