@@ -73,7 +73,7 @@ void measure(const Kernels& path, DType type, int threads, int64_t k) {
         const int64_t rows = m <= 4 ? n : std::max<int64_t>(64, std::min(n, n * 4 / m) / 64 * 64);
         std::vector<float> y(size_t(rows * m));
         const double seconds = seconds_of(threads, [&](int t) {
-            path.matmul(type, w.get(), k, rows * t / threads, rows * (t + 1) / threads, acts.get(), act_bytes(info.act, k), m,
+            path.matmul(dense(type, k, w.get()), rows * t / threads, rows * (t + 1) / threads, acts.get(), act_bytes(info.act, k), m,
                         y.data(), rows);
         });
         if (m <= 8) std::printf("  m=%ld %5.1f GB/s", long(m), double(rows * row) / seconds / 1e9);
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
     }
     const int threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : 2;
     std::printf("%s, %d threads, plain read %.1f GB/s\n", isa_name(isa), threads, plain_read(threads));
-    for (int t = 0; t <= int(DType::Q6_K); ++t) {
+    for (int t = 0; t <= int(DType::NVFP4); ++t) {
         const DType type = DType(t);
         if (argc > 3 && std::string(argv[3]) != type_info(type).name) continue;
         for (int64_t k : {1024, 4864}) measure(kernels(isa), type, threads, k);

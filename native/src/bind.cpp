@@ -2,12 +2,17 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
+#include <tuple>
 
 #include "error.h"
 #include "runtime.h"
@@ -81,8 +86,22 @@ nb::bytes dequantize(const std::string& dtype, nb::bytes data, int64_t count) {
     // A copy: bytes objects start at any address.
     std::vector<uint8_t> aligned(static_cast<const uint8_t*>(data.data()), static_cast<const uint8_t*>(data.data()) + data.size());
     std::vector<float> values(static_cast<size_t>(count));
-    if (count > 0) colibri::kernels(colibri::Isa::Scalar).dequantize(type, aligned.data(), count, values.data());
+    if (count > 0) colibri::kernels(colibri::Isa::Scalar).dequantize(colibri::dense(type, count, aligned.data()), 0, values.data());
     return nb::bytes(values.data(), values.size() * sizeof(float));
+}
+
+// dtype, file, offset, rows, cols; or None
+using Place = std::optional<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>>;
+
+colibri::GridPlace grid_of(const Place& place) {
+    if (!place) return {};
+    const auto& [dtype, file, offset, rows, cols] = *place;
+    return {dtype, file, offset, rows, cols};
+}
+
+void add_scales(Builder& builder, int64_t weight, const Place& scales, const Place& zeros, std::pair<int64_t, int64_t> block,
+                int64_t first, int64_t every, double factor, int64_t zero) {
+    builder.scales(weight, {grid_of(scales), grid_of(zeros), block.first, block.second, first, every, factor, zero});
 }
 
 using Logits = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -118,8 +137,15 @@ NB_MODULE(_native, m) {
              },
              "index"_a)
         .def("copy",
-             [](Model& self, int64_t source, int64_t target, int64_t length) { Model::Use(self)->copy(source, target, length); },
+             [](Model& self, int64_t source, int64_t target, int64_t length) {
+                 return Model::Use(self)->copy(source, target, length);
+             },
              "source"_a, "target"_a, "length"_a)
+        .def("reach", [](Model& self, int64_t slot, int64_t length) { return Model::Use(self)->reach(slot, length); },
+             "slot"_a, "length"_a)
+        .def("rewind", [](Model& self, int64_t slot, int64_t length) { return Model::Use(self)->rewind(slot, length); },
+             "slot"_a, "length"_a)
+        .def("remember", [](Model& self, int64_t slot) { Model::Use(self)->remember(slot); }, "slot"_a)
         .def("resident_bytes", [](Model& self) { return self.facts().resident_bytes(); })
         .def_prop_ro("max_rows", [](Model& self) { return self.facts().max_rows(); })
         .def_prop_ro("threads", [](Model& self) { return self.facts().threads(); })
@@ -128,21 +154,30 @@ NB_MODULE(_native, m) {
     nb::class_<Builder>(m, "Builder")
         .def(nb::init<int64_t>(), "vocab"_a)
         .def("file", &Builder::file, "path"_a)
-        .def("weight", &Builder::weight, "name"_a, "dtype"_a, "rows"_a, "cols"_a, "file"_a, "offset"_a)
+        .def("weight", &Builder::weight, "name"_a, "dtype"_a, "rows"_a, "cols"_a, "file"_a, "offset"_a,
+             "pitch"_a = 0)
+        .def("scales", &add_scales, "weight"_a, "scales"_a, "zeros"_a, "block"_a, "first"_a, "every"_a, "factor"_a, "zero"_a)
         .def("value", &Builder::value, "width"_a)
         .def("bank",
              [](Builder& self, int64_t width, int64_t inner, const Ints& gate, const Ints& up, const Ints& down) {
                  return self.bank(width, inner, gate, up, down);
              },
              "width"_a, "inner"_a, "gate"_a, "up"_a, "down"_a)
-        .def("kv", &Builder::kv, "k_width"_a, "v_width"_a)
+        .def("state",
+             [](Builder& self, bool recurrent, const Ints& planes, int64_t window, int64_t every) {
+                 return self.state(recurrent, planes, window, every);
+             },
+             "recurrent"_a, "planes"_a, "window"_a, "every"_a)
         .def("node",
              [](Builder& self, const std::string& op, const Ints& inputs, int64_t out, const Ints& weights, int64_t bank,
-                int64_t state, std::map<std::string, int64_t> ints, std::map<std::string, double> floats,
-                std::vector<double> inv_freq) {
-                 self.node(op, inputs, out, weights, bank, state, {std::move(ints), std::move(floats), std::move(inv_freq)});
+                const Ints& states, std::map<std::string, int64_t> ints, std::map<std::string, double> floats,
+                std::map<std::string, std::string> words, std::map<std::string, Ints> int_lists,
+                std::map<std::string, std::vector<double>> float_lists) {
+                 self.node(op, inputs, out, weights, bank, states,
+                           {std::move(ints), std::move(floats), std::move(words), std::move(int_lists), std::move(float_lists)});
              },
-             "op"_a, "inputs"_a, "out"_a, "weights"_a, "bank"_a, "state"_a, "ints"_a, "floats"_a, "inv_freq"_a)
+             "op"_a, "inputs"_a, "out"_a, "weights"_a, "bank"_a, "states"_a, "ints"_a, "floats"_a, "words"_a, "int_lists"_a,
+             "float_lists"_a)
         .def("build",
              [](Builder& self, int64_t logits, int64_t max_rows, int64_t slots, int64_t context, int64_t threads,
                 const std::string& isa) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "error.h"
+#include "ops/rope.h"
 
 namespace colibri {
 
@@ -33,18 +34,18 @@ Runtime::Runtime(Plan plan, const Limits& limits, int64_t threads, const std::st
       kernels_(choose(isa)),
       program_(compile(plan_, limits_)),
       pool_(choose_threads(threads)),
-      slots_(plan_.states, limits_.slots, limits_.context),
+      slots_(plan_.states, limits_.slots, limits_.context, limits_.max_rows),
       arena_(program_.arena, "the activations (lower prefill_chunk)"),
       next_(static_cast<size_t>(limits_.slots), -1) {
     for (const Bank& bank : plan_.banks) banks_.push_back(std::make_unique<ResidentBank>(plan_, bank));
-    uint64_t shared = 0, own = 0;
-    for (const Instruction& now : program_.instructions) {
-        if (now.what == Do::Experts) shared = std::max(shared, experts_scratch(plan_, now, limits_.max_rows));
-        if (now.what == Do::Attention) own = std::max(own, attention_scratch(plan_, now));
-        if (now.what == Do::Route) own = std::max(own, route_scratch(program_, now));
+    Needs needs;
+    for (const Node& node : plan_.nodes) {
+        if (!node.op->needs) continue;
+        const Needs own = node.op->needs(plan_, node, limits_);
+        needs = {std::max(needs.shared, own.shared), std::max(needs.per_thread, own.per_thread)};
     }
-    scratch_.shared = LazyMemory(shared, "the experts' activations (lower prefill_chunk)");
-    for (int i = 0; i < pool_.threads(); i++) scratch_.per_thread.emplace_back(own, "the threads' scratch memory");
+    scratch_.shared = LazyMemory(needs.shared, "the experts' activations (lower prefill_chunk)");
+    for (int i = 0; i < pool_.threads(); i++) scratch_.per_thread.emplace_back(needs.per_thread, "the threads' scratch memory");
     for (const Angles& angles : program_.angles) {
         const size_t size = angles.inv_freq.size() * static_cast<size_t>(limits_.max_rows);
         turns_.push_back({std::vector<float>(size), std::vector<float>(size), static_cast<int64_t>(angles.inv_freq.size())});
@@ -69,6 +70,8 @@ void Runtime::check(const Batch& batch, std::span<const Draw> draws) {
         if (next >= 0 && position != next) refuse("row ", i, ": position ", position, " of slot ", slot, " must be ", next);
         if (next < 0 && position > slots_.length(slot))
             refuse("row ", i, ": position ", position, " leaves a hole, slot ", slot, " holds ", slots_.length(slot));
+        if (next < 0 && !slots_.can_cut(slot, position))
+            refuse("row ", i, ": slot ", slot, " can't go on from position ", position, ": rewind it");
         next = position + 1;
     }
     int64_t before = -1;
@@ -78,17 +81,15 @@ void Runtime::check(const Batch& batch, std::span<const Draw> draws) {
     }
 }
 
-// Frequencies times position in float32, as the models were trained with; cos and sin of that, rounded once.
 void Runtime::turn(const Batch& batch) {
     for (size_t t = 0; t < turns_.size(); t++) {
         const Angles& angles = program_.angles[t];
         Turns& turns = turns_[t];
         const auto body = [&](int64_t i, int) {
-            const auto position = static_cast<float>(batch.positions[static_cast<size_t>(i)]);
             for (int64_t j = 0; j < turns.n; j++) {
-                const auto angle = static_cast<double>(position * angles.inv_freq[static_cast<size_t>(j)]);
-                turns.cos[static_cast<size_t>(i * turns.n + j)] = static_cast<float>(std::cos(angle)) * angles.factor;
-                turns.sin[static_cast<size_t>(i * turns.n + j)] = static_cast<float>(std::sin(angle)) * angles.factor;
+                const Turn turn = turn_of(batch.position(i), angles.inv_freq[static_cast<size_t>(j)], angles.factor);
+                turns.cos[static_cast<size_t>(i * turns.n + j)] = turn.cos;
+                turns.sin[static_cast<size_t>(i * turns.n + j)] = turn.sin;
             }
         };
         if (batch.size() < 8)
@@ -98,42 +99,44 @@ void Runtime::turn(const Batch& batch) {
     }
 }
 
+void Runtime::gather_runs(const Batch& batch) {
+    runs_.clear();
+    std::fill(next_.begin(), next_.end(), -1);  // here: the slot's place in runs_
+    for (int64_t i = 0; i < batch.size(); i++) {
+        int64_t& place = next_[static_cast<size_t>(batch.slot(i))];
+        if (place < 0) {
+            place = static_cast<int64_t>(runs_.size());
+            runs_.push_back({batch.slot(i), batch.position(i), {}});
+        }
+        runs_[static_cast<size_t>(place)].rows.push_back(i);
+    }
+}
+
 void Runtime::execute(const Batch& batch) {
-    const Step step{program_, kernels_, pool_, slots_, banks_, arena_.data(), scratch_, turns_, batch};
+    const Step step{plan_, program_, kernels_, pool_, slots_, banks_, arena_.data(), scratch_, turns_, batch, runs_};
     for (const Instruction& now : program_.instructions) {
-        // With nothing wanted, attention still has its keys and values to write.
-        if (now.rows == Rows::Wanted && batch.wanted.empty() && now.what != Do::Attention) continue;
+        // With nothing wanted, ops with a state still have it to write.
+        const bool writes = now.node && !now.node->states.empty();
+        if (now.rows == Rows::Wanted && batch.wanted.empty() && !writes) continue;
         switch (now.what) {
             case Do::Gather: run_gather(step, now); break;
             case Do::Quantize: run_quantize(step, now); break;
-            case Do::Embed: run_embed(step, now); break;
-            case Do::RmsNorm: run_rms_norm(step, now); break;
             case Do::Linear: run_linear(step, now); break;
-            case Do::Add: run_add(step, now); break;
-            case Do::Mul: run_mul(step, now); break;
-            case Do::Scale: run_scale(step, now); break;
-            case Do::Clamp: run_clamp(step, now); break;
-            case Do::Swiglu: run_swiglu(step, now); break;
-            case Do::Rope: run_rope(step, now); break;
-            case Do::Attention: run_attention(step, now); break;
-            case Do::Route: run_route(step, now); break;
-            case Do::Experts: run_experts(step, now); break;
+            case Do::Run: now.node->op->run(step, now); break;
         }
     }
 }
 
 std::vector<int64_t> Runtime::step(Batch batch, std::span<const Draw> draws) {
     check(batch, draws);
-    // A slot ends before its first new row until the step has run to its end.
-    for (int64_t i = 0; i < batch.size(); i++) {
-        const auto row = static_cast<size_t>(i);
-        slots_.set_length(batch.slots[row], std::min(slots_.length(batch.slots[row]), batch.positions[row]));
-    }
+    batch.place.assign(static_cast<size_t>(batch.size()), -1);
+    for (size_t i = 0; i < batch.wanted.size(); i++) batch.place[static_cast<size_t>(batch.wanted[i])] = static_cast<int64_t>(i);
+    gather_runs(batch);
     wanted_ = 0;
+    for (const Run& run : runs_) slots_.begin(run.slot, run.first, run.end());
     turn(batch);
     execute(batch);
-    for (int64_t i = 0; i < batch.size(); i++)
-        slots_.set_length(batch.slots[static_cast<size_t>(i)], batch.positions[static_cast<size_t>(i)] + 1);
+    for (const Run& run : runs_) slots_.finish(run.slot, run.end());
     wanted_ = static_cast<int64_t>(batch.wanted.size());
 
     std::vector<int64_t> picked(draws.size(), -1);

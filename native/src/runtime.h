@@ -31,7 +31,11 @@ public:
     // Logits of the index-th wanted row of the last step.
     std::span<const float> logits(int64_t index) const;
 
-    void copy(int64_t source, int64_t target, int64_t length) { slots_.copy(source, target, length); }
+    // See Slots.
+    int64_t copy(int64_t source, int64_t target, int64_t length) { return slots_.copy(source, target, length); }
+    int64_t reach(int64_t slot, int64_t length) const { return slots_.reach(slot, length); }
+    int64_t rewind(int64_t slot, int64_t length) { return slots_.rewind(slot, length); }
+    void remember(int64_t slot) { slots_.remember(slot); }
     uint64_t resident_bytes() const;
 
     int64_t max_rows() const { return limits_.max_rows; }
@@ -40,6 +44,7 @@ public:
 
 private:
     void check(const Batch&, std::span<const Draw>);
+    void gather_runs(const Batch&);
     void turn(const Batch&);
     void execute(const Batch&);
 
@@ -53,6 +58,7 @@ private:
     LazyMemory arena_;
     Scratch scratch_;
     std::vector<Turns> turns_;
+    std::vector<Run> runs_;      // of the step
     std::vector<int64_t> next_;  // per slot: the position its next row in this step must have, or -1
     int64_t wanted_ = 0;         // of the last step
 };

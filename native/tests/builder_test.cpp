@@ -60,17 +60,24 @@ void values_and_states() {
     Builder builder(8);
     refused("width 0", [&] { builder.value(0); });
     refused("width", [&] { builder.value(kHuge); });
-    refused("widths", [&] { builder.kv(0, 4); });
-    refused("widths", [&] { builder.kv(4, kHuge); });
+    const auto state = [&](std::vector<int64_t> planes, int64_t window = 0, int64_t every = 1) {
+        builder.state(false, planes, window, every);
+    };
+    refused("0 planes", [&] { state({}); });
+    refused("a width of 0", [&] { state({4, 0}); });
+    refused("a width of", [&] { state({4, kHuge}); });
+    refused("a window of -1", [&] { state({4}, -1); });
+    refused("every 0", [&] { state({4}, 0, 0); });
+    refused("every", [&] { state({4}, 0, kHuge); });
 }
 
 void nodes() {
     Draft d(8);
     Builder& b = d.builder;
     const int x = d.embed(12), wide = d.embed(16), unmade = b.value(12);
-    const int square = d.weight(12, 12), vector = d.weight(1, 12), state = b.kv(8, 4);
+    const int square = d.weight(12, 12), vector = d.weight(1, 12), state = b.state(false, std::vector<int64_t>{4, 4, 2, 2}, 0, 1);
     const auto node = [&](const char* op, std::vector<int64_t> in, int64_t out, std::vector<int64_t> w = {}, Attributes with = {},
-                          int64_t bank = -1, int64_t s = -1) { b.node(op, in, out, w, bank, s, with); };
+                          int64_t bank = -1, std::vector<int64_t> s = {}) { b.node(op, in, out, w, bank, s, with); };
     const auto fresh = [&](int64_t width) { return b.value(width); };
 
     refused("(telepathy): unknown operation", [&] { node("telepathy", {x}, fresh(12)); });
@@ -80,16 +87,17 @@ void nodes() {
     refused("is not made by any node before", [&] { node("linear", {unmade}, fresh(12), {square}); });
     refused("no value 999", [&] { node("linear", {x}, 999, {square}); });
     refused("is already made by node", [&] { node("linear", {x}, x, {square}); });
-    refused("takes 1 to 2 weights, not 0", [&] { node("linear", {x}, fresh(12)); });
+    refused("takes 1 or more weights, not 0", [&] { node("linear", {x}, fresh(12)); });
     refused("no weight 77", [&] { node("linear", {x}, fresh(12), {77}); });
     refused("takes no bank", [&] { node("linear", {x}, fresh(12), {square}, {}, 0); });
-    refused("takes no state", [&] { node("linear", {x}, fresh(12), {square}, {}, -1, 0); });
+    refused("takes 0 states, not 1", [&] { node("linear", {x}, fresh(12), {square}, {}, -1, {0}); });
     refused("it must be [13, 12]", [&] { node("linear", {x}, fresh(13), {square}); });
     refused("it must be [12, 16]", [&] { node("linear", {wide}, fresh(12), {square}); });
     refused("it must be [1, 12]", [&] { node("linear", {x}, fresh(12), {square, square}); });
-    refused("it must be [8, 12]", [&] { node("embed", {}, fresh(12), {square}); });
+    refused("has 1 rows for a vocabulary of 8", [&] { node("embed", {}, fresh(12), {vector}); });
+    refused("width of the result", [&] { node("embed", {}, fresh(13), {square}); });
     refused("unknown attribute 'color'", [&] { node("linear", {x}, fresh(12), {square}, {{{"color", 1}}, {}, {}}); });
-    refused("unknown attribute 'inv_freq'", [&] { node("linear", {x}, fresh(12), {square}, {{}, {}, {1.0}}); });
+    refused("unknown attribute 'inv_freq'", [&] { node("linear", {x}, fresh(12), {square}, {{}, {}, {}, {}, {{"inv_freq", {1.0}}}}); });
 
     refused("eps is missing", [&] { node("rms_norm", {x}, fresh(12), {vector}); });
     refused("eps", [&] { node("rms_norm", {x}, fresh(12), {vector}, {{}, {{"eps", -1.0}}, {}}); });
@@ -101,13 +109,13 @@ void nodes() {
     refused("it must be [1, 4]", [&] { node("rms_norm", {x}, fresh(12), {vector}, {{{"group", 4}}, {{"eps", 0}}, {}}); });
     refused("width of the result", [&] { node("rms_norm", {x}, fresh(13), {vector}, {{}, {{"eps", 0}}, {}}); });
 
-    refused("width of an input is 16", [&] { node("add", {x, wide}, fresh(12)); });
-    refused("width of an input is 12", [&] { node("swiglu", {x, x}, fresh(13)); });
+    refused("width of b is 16, which does not divide 12", [&] { node("add", {x, wide}, fresh(12)); });
+    refused("width of gate is 12", [&] { node("glu", {x, x}, fresh(13)); });
     refused("factor is missing", [&] { node("scale", {x}, fresh(12)); });
     refused("low 2 is above high 1", [&] { node("clamp", {x}, fresh(12), {}, {{}, {{"low", 2}, {"high", 1}}, {}}); });
 
     const auto rope = [&](int64_t heads, int64_t dim, int64_t offset, std::vector<double> inv_freq) {
-        node("rope", {x}, fresh(12), {}, {{{"heads", heads}, {"head_dim", dim}, {"offset", offset}}, {}, inv_freq});
+        node("rope", {x}, fresh(12), {}, {{{"heads", heads}, {"head_dim", dim}, {"offset", offset}}, {}, {}, {}, {{"inv_freq", inv_freq}}});
     };
     refused("heads * head_dim is 15", [&] { rope(3, 5, 0, {1}); });
     refused("turns 4 values from 1 on of heads of 4", [&] { rope(3, 4, 1, {1, 1}); });
@@ -118,18 +126,18 @@ void nodes() {
 
     const int q = d.linear(x, 12, 16), k = d.linear(x, 12, 8), v = d.linear(x, 12, 4);
     const auto attention = [&](std::vector<int64_t> in, int64_t out, int64_t heads, int64_t kv_heads, int64_t s) {
-        node("attention", in, fresh(out), {}, {{{"heads", heads}, {"kv_heads", kv_heads}}, {{"scale", 1}}, {}}, -1, s);
+        node("attention", in, fresh(out), {}, {{{"heads", heads}, {"kv_heads", kv_heads}}, {{"scale", 1}}, {}}, -1, std::vector<int64_t>{s});
     };
     refused("no state 5", [&] { attention({q, k, v}, 8, 4, 2, 5); });
-    refused("heads 3 is no multiple of kv_heads 2", [&] { attention({q, k, v}, 8, 3, 2, state); });
+    refused("kv_heads is 2, which does not divide 3", [&] { attention({q, k, v}, 8, 3, 2, state); });
     refused("kv_heads", [&] { attention({q, k, v}, 8, 4, 0, state); });
-    refused("do not split into 3 heads", [&] { attention({q, k, v}, 8, 3, 3, state); });
+    refused("kv_heads is 3, which does not divide 8", [&] { attention({q, k, v}, 8, 3, 3, state); });
     refused("width of q is 16", [&] { attention({q, k, v}, 8, 2, 2, state); });
-    refused("width of k is 4", [&] { attention({q, v, k}, 8, 4, 2, state); });
+    refused("width of q is 16", [&] { attention({q, v, k}, 8, 4, 2, state); });
     refused("width of v is 8", [&] { attention({q, k, k}, 8, 4, 2, state); });
-    refused("width of the result is 9", [&] { attention({q, k, v}, 9, 4, 2, state); });
+    refused("heads is 4, which does not divide 9", [&] { attention({q, k, v}, 9, 4, 2, state); });
     attention({q, k, v}, 8, 4, 2, state);
-    refused("already used by another attention", [&] { attention({q, k, v}, 8, 4, 2, state); });
+    refused("already used by another operation", [&] { attention({q, k, v}, 8, 4, 2, state); });
 
     const int scores = d.linear(x, 12, 3);
     const auto route = [&](int64_t top_k, int64_t width) {
@@ -140,7 +148,7 @@ void nodes() {
     refused("top_k is 4", [&] { route(4, 8); });
     refused("top_k is 0", [&] { route(0, 8); });
     refused("width of the result is 5", [&] { route(2, 5); });
-    refused("score is 1", [&] { node("route", {scores}, fresh(4), {}, {{{"top_k", 2}, {"score", 1}}, {}, {}}); });
+    refused("score 'charm' is unknown", [&] { node("route", {scores}, fresh(4), {}, {{{"top_k", 2}}, {}, {{"score", "charm"}}}); });
     const int routes = route(2, 4);
     const int64_t gate = d.weight(6, 12), down = d.weight(12, 6);
     refused("needs as many", [&] { b.bank(12, 6, std::vector<int64_t>{}, std::vector<int64_t>{}, std::vector<int64_t>{}); });
@@ -191,8 +199,8 @@ void limits() {
 
     Draft d(8);
     const int x = d.embed(4), wide = d.linear(x, 4, 1 << 11);
-    const int state = d.builder.kv(1 << 11, 1 << 11);
-    const int a = d.node("attention", {wide, wide, wide}, 1 << 11, {}, {{{"heads", 1}, {"kv_heads", 1}}, {{"scale", 1}}, {}}, -1, state);
+    const int state = d.builder.state(false, std::vector<int64_t>{1 << 11, 1 << 11}, 0, 1);
+    const int a = d.node("attention", {wide, wide, wide}, 1 << 11, {}, {{{"heads", 1}, {"kv_heads", 1}}, {{"scale", 1}}, {}}, -1, {state});
     const int logits = d.linear(a, 1 << 11, 8);
     try {
         Runtime runtime(d.builder.finish(logits), {1, 4096, 1 << 28}, 1, "");

@@ -93,9 +93,9 @@ public:
     }
 
     int node(const std::string& op, std::vector<int64_t> inputs, int64_t width, std::vector<int64_t> weights = {}, Attributes with = {},
-             int64_t bank = -1, int64_t state = -1) {
+             int64_t bank = -1, std::vector<int64_t> states = {}) {
         const int out = builder.value(width);
-        builder.node(op, inputs, out, weights, bank, state, with);
+        builder.node(op, inputs, out, weights, bank, states, with);
         return out;
     }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "check.h"
+#include "ops/op.h"
 
 using namespace colibri;
 using namespace colibri::test;
@@ -13,17 +14,18 @@ namespace {
 
 constexpr Limits kLimits{16, 2, 64};
 
-std::vector<const Instruction*> all(const Program& program, Do what) {
+std::vector<const Instruction*> all(const Program& program, Do what, std::string_view op = "") {
     std::vector<const Instruction*> found;
     for (const Instruction& now : program.instructions)
-        if (now.what == what) found.push_back(&now);
+        if (now.what == what && (op.empty() || op == now.node->op->name)) found.push_back(&now);
     return found;
 }
 
 int attend(Draft& d, int x, int64_t width) {
     const int q = d.linear(x, width, width), k = d.linear(x, width, width), v = d.linear(x, width, width);
-    const int state = d.builder.kv(width, width);
-    const int a = d.node("attention", {q, k, v}, width, {}, {{{"heads", 2}, {"kv_heads", 2}}, {{"scale", 1}}, {}}, -1, state);
+    const int64_t half = width / 2;
+    const int state = d.builder.state(false, std::vector<int64_t>{half, half, half, half}, 0, 1);
+    const int a = d.node("attention", {q, k, v}, width, {}, {{{"heads", 2}, {"kv_heads", 2}}, {{"scale", 1}}, {}}, -1, {state});
     return d.node("add", {x, d.linear(a, width, width)}, width);
 }
 
@@ -35,9 +37,9 @@ void rows_wanted() {
     const Plan plan = d.builder.finish(logits);
     const Program program = compile(plan, kLimits);
 
-    const auto attention = all(program, Do::Attention);
+    const auto attention = all(program, Do::Run, "attention");
     check(attention.size() == 2 && attention[0]->rows == Rows::All && attention[1]->rows == Rows::Wanted, "attentions");
-    const auto add = all(program, Do::Add);
+    const auto add = all(program, Do::Run, "add");
     check(add.size() == 2 && add[0]->rows == Rows::All && add[1]->rows == Rows::Wanted, "residuals");
     check(all(program, Do::Gather).size() == 1, "one value crosses the border, once");
     const auto linear = all(program, Do::Linear);
@@ -63,7 +65,7 @@ void activations_are_shared() {
     const auto weight = [&](const char* type) { return int64_t{b.weight(type, type, 256, 256, 0, 0)}; };
     const auto node = [&](const char* op, std::vector<int64_t> in, std::vector<int64_t> w) {
         const int out = b.value(256);
-        b.node(op, in, out, w, -1, -1, {});
+        b.node(op, in, out, w, -1, {}, {});
         return out;
     };
     const int x = node("embed", {}, {weight("f32")});
@@ -105,7 +107,7 @@ void memory_is_not_shared(const Program& program) {
         if (now.out >= 0) write(now.out);
         for (const Product& product : now.products) write(product.out);
         // Only ops that work in place may write where they read.
-        if (now.what != Do::Add && now.what != Do::Mul && now.what != Do::Scale && now.what != Do::Clamp && now.what != Do::Rope) {
+        if (now.what != Do::Run || !now.node->op->in_place) {
             for (int in : now.in) read(in);
             for (const Product& product : now.products) read(product.activations);
         }
@@ -130,7 +132,7 @@ void random_plans() {
                 }
                 case 1: values.emplace_back(d.node("scale", {x}, width, {}, {{}, {{"factor", 2}}, {}}), width); break;
                 case 2: values.emplace_back(d.node("add", {x, x}, width), width); break;
-                case 3: values.emplace_back(d.node("swiglu", {x, d.linear(x, width, width)}, width), width); break;
+                case 3: values.emplace_back(d.node("glu", {x, d.linear(x, width, width)}, width), width); break;
                 default: {
                     const int64_t even = 2 * (1 + random.below(8));
                     values.emplace_back(attend(d, d.linear(x, width, even), even), even);

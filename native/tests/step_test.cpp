@@ -120,14 +120,15 @@ struct Model {
         const int h = d.node("rms_norm", {x}, kWidth, {w(1, kWidth, reference.norm)}, {{}, {{"eps", 0.01}}, {}});
         const auto rope = [&](int value, int64_t heads) {
             return d.node("rope", {value}, heads * kDim, {},
-                          {{{"heads", heads}, {"head_dim", kDim}, {"offset", 1}, {"interleaved", 1}}, {{"factor", 1.5}}, kInvFreq});
+                          {{{"heads", heads}, {"head_dim", kDim}, {"offset", 1}, {"interleaved", 1}}, {{"factor", 1.5}}, {}, {},
+                           {{"inv_freq", kInvFreq}}});
         };
         const int q = rope(d.node("linear", {h}, kHeads * kDim, {w(kHeads * kDim, kWidth, reference.q)}), kHeads);
         const int k = rope(d.node("linear", {h}, kKvHeads * kDim, {w(kKvHeads * kDim, kWidth, reference.k)}), kKvHeads);
         const int v = d.node("linear", {h}, kKvHeads * kVDim, {w(kKvHeads * kVDim, kWidth, reference.v)});
-        const int state = d.builder.kv(kKvHeads * kDim, kKvHeads * kVDim);
+        const int state = d.builder.state(false, std::vector<int64_t>{kDim, kDim, kVDim, kVDim}, kWindow, 1);
         const int a = d.node("attention", {q, k, v}, kHeads * kVDim, {},
-                             {{{"heads", kHeads}, {"kv_heads", kKvHeads}, {"window", kWindow}}, {{"scale", 0.4}}, {}}, -1, state);
+                             {{{"heads", kHeads}, {"kv_heads", kKvHeads}, {"window", kWindow}}, {{"scale", 0.4}}, {}}, -1, {state});
         const int y = d.node("add", {x, d.node("linear", {a}, kWidth, {w(kWidth, kHeads * kVDim, reference.o)})}, kWidth);
         const int scores = d.node("linear", {y}, kExperts, {w(kExperts, kWidth, reference.router)});
         const int routes = d.node("route", {scores}, 2 * kTopK, {}, {{{"top_k", kTopK}, {"normalise", 1}}, {{"factor", 2.5}}, {}});
@@ -268,13 +269,13 @@ void weights_that_are_not_numbers() {
     b.file(file.path());
     const int64_t embed = b.weight("embed", "f32", 4, 4, 0, 0), head = b.weight("head", "f32", 4, 4, 0, 64);
     const int x = b.value(4), scores = b.value(4), routes = b.value(4), y = b.value(4), z = b.value(4);
-    b.node("embed", {}, x, std::vector{embed}, -1, -1, {});
-    b.node("linear", std::vector<int64_t>{x}, scores, std::vector{head}, -1, -1, {});
-    b.node("route", std::vector<int64_t>{scores}, routes, {}, -1, -1, {{{"top_k", 2}}, {}, {}});
+    b.node("embed", {}, x, std::vector{embed}, -1, {}, {});
+    b.node("linear", std::vector<int64_t>{x}, scores, std::vector{head}, -1, {}, {});
+    b.node("route", std::vector<int64_t>{scores}, routes, {}, -1, {}, {{{"top_k", 2}}, {}, {}});
     const std::vector<int64_t> weights(4, head);
     b.bank(4, 4, weights, weights, weights);
-    b.node("experts", std::vector<int64_t>{x, routes}, y, {}, 0, -1, {});
-    b.node("linear", std::vector<int64_t>{y}, z, std::vector{head}, -1, -1, {});
+    b.node("experts", std::vector<int64_t>{x, routes}, y, {}, 0, {}, {});
+    b.node("linear", std::vector<int64_t>{y}, z, std::vector{head}, -1, {}, {});
     Runtime runtime(b.finish(z), kLimits, 2, "");
     const Sampler greedy(Sampling{});
     const std::vector<Draw> draws(2, {&greedy, 0});
@@ -286,8 +287,8 @@ void memory_grows_with_use() {
     Draft d(8);
     const int x = d.embed(16);
     const int wide = d.linear(x, 16, 512);
-    const int state = d.builder.kv(512, 512);
-    const int a = d.node("attention", {wide, wide, wide}, 512, {}, {{{"heads", 2}, {"kv_heads", 2}}, {{"scale", 1}}, {}}, -1, state);
+    const int state = d.builder.state(false, std::vector<int64_t>{256, 256, 256, 256}, 0, 1);
+    const int a = d.node("attention", {wide, wide, wide}, 512, {}, {{{"heads", 2}, {"kv_heads", 2}}, {{"scale", 1}}, {}}, -1, {state});
     const int logits = d.linear(a, 512, 8);
     Runtime runtime(d.builder.finish(logits), {16, 8, 1 << 24}, 1, "");  // half a terabyte of keys and values
     const uint64_t before = runtime.resident_bytes();

@@ -32,11 +32,25 @@ class Builder:
     def __init__(self, vocab: int) -> None: ...
     def file(self, path: str) -> int:
         """Map a file read-only."""
-    def weight(self, name: str, dtype: str, rows: int, cols: int, file: int, offset: int) -> int:
-        """A tensor [rows, cols] (a vector has rows 1) at a byte offset of a mapped file. Bounds are checked."""
+    def weight(self, name: str, dtype: str, rows: int, cols: int, file: int, offset: int, pitch: int = 0) -> int:
+        """A tensor [rows, cols] (a vector has rows 1) at a byte offset of a mapped file. Bounds are checked. `pitch`: bytes
+        from row to row, 0 where they lie one behind the other."""
+    def scales(
+        self,
+        weight: int,
+        scales: tuple[str, int, int, int, int] | None,
+        zeros: tuple[str, int, int, int, int] | None,
+        block: tuple[int, int],
+        first: int,
+        every: int,
+        factor: float,
+        zero: int,
+    ) -> None:
+        """Scales that lie apart from a weight's values: grids as dtype, file, offset, rows and columns (see
+        compute.checkpoint.Scales)."""
     def value(self, width: int) -> int: ...
     def bank(self, width: int, inner: int, gate: Sequence[int], up: Sequence[int], down: Sequence[int]) -> int: ...
-    def kv(self, k_width: int, v_width: int) -> int:
+    def state(self, recurrent: bool, planes: Sequence[int], window: int, every: int) -> int:
         """Declare a state; returns its index."""
     def node(
         self,
@@ -45,10 +59,12 @@ class Builder:
         out: int,
         weights: Sequence[int],
         bank: int,
-        state: int,
+        states: Sequence[int],
         ints: dict[str, int],
         floats: dict[str, float],
-        inv_freq: Sequence[float],
+        words: dict[str, str],
+        int_lists: dict[str, list[int]],
+        float_lists: dict[str, list[float]],
     ) -> None: ...
     def build(self, logits: int, max_rows: int, slots: int, context: int, threads: int, isa: str) -> Runtime:
         """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards.
@@ -71,13 +87,19 @@ class Runtime:
 
         `wanted` are row indices, rising; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the
         result is -1; -2 where all logits are NaN or -inf). A slot's rows must stand in order at consecutive positions
-        without a hole before them; position p overwrites what the slot held from p on. At most max_rows rows.
+        without a hole before them, from a length on that the slot can be cut to. At most max_rows rows.
         Raises ValueError with nothing changed, and RuntimeError if another thread is in a step.
         """
     def logits(self, index: int) -> bytes:
         """The float32 logits of wanted[index] of the last step."""
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` positions of all states from one slot to another."""
+    def copy(self, source: int, target: int, length: int) -> int:
+        """Make a slot what another one was at `length` positions, or before; returns the length."""
+    def reach(self, slot: int, length: int) -> int:
+        """The greatest length, no more than `length`, that a slot can be taken back to or copied at."""
+    def rewind(self, slot: int, length: int) -> int:
+        """Take a slot back to `length` positions, or to the nearest length before that is possible; returns it."""
+    def remember(self, slot: int) -> None:
+        """Make sure that a slot can be taken back to its present length."""
     def resident_bytes(self) -> int:
         """Bytes of activations and states allocated, weights excluded."""
     @property

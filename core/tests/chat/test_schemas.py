@@ -22,6 +22,14 @@ def test_arguments_that_fit_pass(arguments: str) -> None:
     ToolSchemas([Tool("f", {}, SCHEMA)]).check("f", arguments)
 
 
+def test_an_argument_the_schema_does_not_list_is_unknown() -> None:
+    listed = {"type": "object", "properties": {"a": {}}}
+    with pytest.raises(ModelOutputError, match="argument 'b', which it does not have"):
+        ToolSchemas([Tool("f", {}, listed)]).check("f", '{"a": 1, "b": 2}')
+    for others in ({"additionalProperties": True}, {"patternProperties": {"b": {}}}, {"anyOf": [{"properties": {"b": {}}}]}):
+        ToolSchemas([Tool("f", {}, {**listed, **others})]).check("f", '{"a": 1, "b": 2}')
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [

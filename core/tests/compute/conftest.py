@@ -51,7 +51,7 @@ class Toy:
         half = Rope(16, (1.0, 0.1, 0.01, 0.001), factor=1.1, offset=8)
         pairs = Rope(16, (1.0, 0.1, 0.01, 0.001), interleaved=True)
         q, k = (g.rope(g.rope(y, half), pairs) for y in (q, k))
-        x = x + g.linear(g.attention(q, k, v, state=g.kv(0, 2, 16), window=20), w["o.weight"])
+        x = x + g.linear(g.attention(q, k, v, state=g.kv(0, 2, 16, window=20)), w["o.weight"])
         x = x + g.swiglu(g.linear(x, w["gate.weight"]), g.linear(x, w["up.weight"])) * x
         experts = w.experts("experts.{e}", EXPERTS)
         x = x + g.moe(x, router=w["router.weight"], experts=experts, top_k=c.size("top_k"), norm=True, factor=2.5)

@@ -49,6 +49,33 @@ def test_anything_else_names_the_file_and_the_key(read) -> None:
         read(reads("arch."))
 
 
+def test_a_number_may_have_other_bounds() -> None:
+    c = Config({"bound": -5.0, "zero": 0}, Path("f"))
+    assert c.number("bound", above=-10.0, below=0.0) == -5.0
+    for key, bounds in (("zero", {"above": -10.0, "below": 0.0}), ("bound", {"above": -5.0})):
+        with pytest.raises(CheckpointError, match=rf"^f: {key} must be a number between -\d+ and "):
+            c.number(key, **bounds)
+
+
+def test_a_value_may_have_several_names() -> None:
+    c = Config({"old": 1, "null": None}, Path("f"))
+    assert c.spelling("new", "old") == "old"
+    assert c.spelling("null", "absent") == "null"
+
+
+def test_a_list_of_words_is_read_as_what_they_mean() -> None:
+    c = Config({"kinds": ["a", "b", "a"], "flags": [0, 1]}, Path("f"))
+    assert c.choices("kinds", 3, {"a": 1.5, "b": 2.5}) == (1.5, 2.5, 1.5)
+    assert c.choices("flags", 2, {0: "no", 1: "yes"}) == ("no", "yes")
+    assert c.choices("absent", 2, {0: 0}) is None
+
+
+@pytest.mark.parametrize("value", ["ab", ["a"], ["a", "c"], ["a", None], ["a", ["b"]], ["a", True], ["a", 1.0], {"a": 1}])
+def test_a_list_with_other_words_names_the_key(value: object) -> None:
+    with pytest.raises(CheckpointError, match=r"^f: kinds (must|has) "):
+        Config({"kinds": value}, Path("f")).choices("kinds", 2, {"a": 0, "b": 1, 1: 2})
+
+
 def test_a_long_value_is_cut_in_the_error() -> None:
     with pytest.raises(CheckpointError) as caught:
         Config({"k": "y" * 10_000}, Path("f")).size("k")

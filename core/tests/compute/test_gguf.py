@@ -68,7 +68,7 @@ def test_a_type_that_cannot_be_computed_with_keeps_its_word(tmp_path: Path) -> N
     file = write_gguf(tmp_path / "x.gguf", {}, {"a": ARRAYS["a.weight"]}, dtype="q4_k")
     raw = file.read_bytes()
     at = raw.index(struct.pack("<IQQIQ", 2, 256, 4, 12, 0)) + 20
-    for number, word in ((11, "q3_k"), (99, "ggml type 99")):
+    for number, word in ((19, "iq1_s"), (99, "ggml type 99")):
         file.write_bytes(raw[:at] + struct.pack("<I", number) + raw[at + 4 :])
         assert open_checkpoint(file).tensor("a").dtype == word
 

@@ -18,18 +18,26 @@ def test_a_declaration_becomes_a_plan(toy, toy_model: Checkpoint) -> None:
     assert (plan.vocab, plan.context) == (96, 64)
     assert [weight.name for weight in plan.weights] == list(tensors)
     assert {node.op for node in plan.nodes} == {
-        "embed", "rms_norm", "linear", "add", "mul", "scale", "clamp", "swiglu", "rope", "attention", "route", "experts",
+        "embed", "rms_norm", "linear", "add", "mul", "scale", "clamp", "glu", "rope", "attention", "route", "experts",
     }  # fmt: skip
     assert [node.out for node in plan.nodes] == list(range(len(plan.widths)))
     assert all(value < node.out for node in plan.nodes for value in node.inputs)
     (bank,) = plan.banks
     assert (bank.name, bank.width, bank.inner, len(bank.gate)) == ("layer.experts", 64, 32, 5)
     (state,) = plan.states
-    assert (state.kind, state.k_width, state.v_width) == ("kv", 32, 32)
+    assert (state.kind, state.planes, state.window, state.width) == ("rows", (16, 16, 16, 16), 20, 64)
     attention = next(node for node in plan.nodes if node.op == "attention")
-    assert attention.attrs == {"heads": 4, "kv_heads": 2, "scale": 0.25, "window": 20}
+    assert attention.attrs == {"heads": 4, "kv_heads": 2, "scale": 0.25, "window": 20, "every": 1}
     route = next(node for node in plan.nodes if node.op == "route")
-    assert route.attrs == {"top_k": 2, "score": "softmax", "normalise": True, "factor": 2.5}
+    assert route.attrs == {
+        "top_k": 2,
+        "score": "softmax",
+        "normalise": True,
+        "factor": 2.5,
+        "groups": 1,
+        "top_groups": 1,
+        "shared": 0,
+    }
     assert plan.widths[plan.logits] == 96
 
 
@@ -77,7 +85,7 @@ BAD: dict[str, tuple[Callable[[Graph], object], str]] = {
     "bias": (lambda g: g.linear(x_of(g), g.w("m.weight"), g.w("v.weight")), "tensor 'v.weight': linear: has shape [4], [8]"),
     "add": (lambda g: x_of(g) + g.linear(x_of(g), g.w("m.weight")), "'m.weight': add: gives 8 values a row, 4"),
     "mul": (lambda g: x_of(g) * g.linear(x_of(g), g.w("m.weight")), "mul: gives 8"),
-    "swiglu": (lambda g: g.swiglu(x_of(g), g.linear(x_of(g), g.w("m.weight"))), "swiglu: gives 8"),
+    "swiglu": (lambda g: g.swiglu(x_of(g), g.linear(x_of(g), g.w("m.weight"))), "glu: gives 8"),
     "heads": (lambda g: g.rope(x_of(g), Rope(3, (1.0,))), "'e.weight': rope: gives 4 values a row, no whole"),
     "keys": (lambda g: g.attention(x_of(g), x_of(g), x_of(g), state=g.kv(0, 2, 4)), "attention: gives 4 values a row, 8"),
     "key heads": (
@@ -86,7 +94,7 @@ BAD: dict[str, tuple[Callable[[Graph], object], str]] = {
         ),
         "attention: gives 2 heads, 4 key heads cannot serve them",
     ),
-    "logits": (lambda g: g.logits(x_of(g)), "logits: gives 4 logits for 6 tokens"),
+    "logits": (lambda g: g.logits(g.linear(x_of(g), g.w("m.weight"))), "logits: gives 8 logits for 6 tokens"),
 }  # fmt: skip
 
 

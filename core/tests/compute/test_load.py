@@ -138,7 +138,7 @@ def test_a_plan_can_be_read(toy, toy_model: Checkpoint) -> None:
     plan, tensors = declare(toy, toy_model)
     lines = list(plan_lines(plan, tensors))
     assert lines[0] == f"plan {plan.hash()}: vocabulary 96, context 64, {len(plan.nodes)} operations"
-    assert lines[1] == "states 0 to 0: kv, 32 + 32 values a position each"
+    assert lines[1] == "states 0 to 0: rows of 64 values a position each, the last 20"
     assert "%0 [64] = embed  embed.weight [96, 64] f32" in lines
     assert any("layer.experts 5 x [32, 64] f32" in line for line in lines)
     assert lines[-1] == f"logits %{plan.logits}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,9 @@ def test_yarn() -> None:
 def test_gguf_says_the_same_in_its_own_words() -> None:
     words = {"rope.freq_base": 10000.0, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
              "rope.scaling.original_context_length": 256}  # fmt: skip
-    gguf = rope_for(Config({f"a.{key}": value for key, value in words.items()}, Path("f"), "a."), DIM, 4096)
+    gguf = rope_for(Config({f"a.{key}": value for key, value in words.items()}, Path("f"), "a.", gguf=True), DIM, 4096)
     assert gguf == of({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}})
-    assert rope_for(Config({"a.rope.dimension_count": 8}, Path("f"), "a."), DIM, 4096) == Rope(
+    assert rope_for(Config({"a.rope.dimension_count": 8}, Path("f"), "a.", gguf=True), DIM, 4096) == Rope(
         DIM, tuple(rope_for(Config({}, Path("f")), 8, 1).inv_freq)
     )
 
@@ -101,3 +102,26 @@ def test_a_head_of_absurd_width_is_refused_before_its_frequencies_are_computed(p
     config = Config({f"{prefix}rope_theta": 1e6, f"{prefix}rope.freq_base": 1e6}, Path("f"), prefix)
     with pytest.raises(CheckpointError, match=rf"{prefix}rope is over heads of {1 << 29} values, more than 65536"):
         rope_for(config, 1 << 29, 4096)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"rope_parameters": {"full": {"rope_theta": 1e6}, "narrow": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}},
+        {"rope_theta": 1e6, "narrow_theta": 1e4, "partial_rotary_factor": 0.5},
+        {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 0.5}, "narrow_theta": 1e4},
+    ],
+)
+def test_kinds_of_layers_may_have_bases_of_their_own(config: dict[str, object]) -> None:
+    read = partial(rope_for, Config(config, Path("f")), DIM, 4096)
+    assert read(layers="narrow", theta="narrow_theta") == of({"rope_theta": 1e4, "partial_rotary_factor": 0.5})
+    full = read(layers="full").inv_freq
+    assert full[1] == pytest.approx(1e6 ** (-1 / len(full)))
+
+
+def test_a_kind_of_layers_may_be_scaled_alone() -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
+    config = Config({"rope_parameters": {"a": yarn, "b": {"rope_type": "spiral"}}}, Path("f"))
+    assert rope_for(config, DIM, 4096, layers="a") == of({"rope_scaling": yarn})
+    with pytest.raises(CheckpointError, match=r"^f: rope_parameters\.b\.rope_type 'spiral'"):
+        rope_for(config, DIM, 4096, layers="b")

@@ -259,6 +259,40 @@ def test_a_prefix_in_a_busy_slot_is_copied() -> None:
     assert desk.tokens(2) == alone([*system, 12], 5)
 
 
+def test_a_state_that_cannot_be_cut_is_remembered_where_prompts_may_part() -> None:
+    runtime = ScriptedRuntime(slots=2, max_rows=16, sequential=True)
+    desk = Desk(runtime, chunk=16)
+    system = list(range(6))
+    desk.planner.submit(submit(1, [*system, 11, 12, 13], 3, ways_back=[6, 9, 50, -1]))
+    desk.drain()
+    assert runtime.remembered[0] == {0, 6, 9}
+    desk.planner.submit(submit(2, [*system, 14], 3, slot=1))
+    assert desk.one(2, Accept).cached == 6
+    desk.drain()
+    assert desk.tokens(2) == alone([*system, 14], 3)
+    desk.planner.submit(submit(3, [*system, 11, 15], 3, slot=0))
+    assert desk.one(3, Accept).cached == 6
+    desk.drain()
+    assert desk.tokens(3) == alone([*system, 11, 15], 3)
+
+
+def test_an_answer_goes_on_from_where_it_ended_whatever_was_remembered() -> None:
+    desk = Desk(ScriptedRuntime(slots=1, max_rows=16, sequential=True), chunk=16)
+    desk.planner.submit(submit(1, [1, 2, 3], 4))
+    desk.drain()
+    history = [1, 2, 3, *desk.tokens(1)[:3]]
+    desk.planner.submit(submit(2, [*history, 7, 8], 2))
+    assert desk.one(2, Accept).cached == len(history)
+
+
+def test_long_prompts_are_remembered_from_time_to_time() -> None:
+    runtime = ScriptedRuntime(context=4096, slots=1, max_rows=512, sequential=True)
+    desk = Desk(runtime, chunk=400)
+    desk.planner.submit(submit(1, [5] * 2500, 1))
+    desk.drain()
+    assert runtime.remembered[0] == {0, 1024, 2048}
+
+
 def test_sampling_without_a_seed_is_drawn_once_a_request() -> None:
     runtime = ScriptedRuntime()
     desk = Desk(runtime)
@@ -295,12 +329,13 @@ def schedules(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return actions
 
 
-@given(schedules(), st.integers(1, 9), st.integers(3, 12), st.integers(1, 3))
+@given(schedules(), st.integers(1, 9), st.integers(3, 12), st.integers(1, 3), st.booleans(), st.sets(st.integers(0, 30)))
 @settings(max_examples=150, deadline=None)
 def test_any_schedule_gives_the_tokens_of_a_request_alone(
-    schedule: list[tuple[str, Any]], chunk: int, max_rows: int, slots: int
+    schedule: list[tuple[str, Any]], chunk: int, max_rows: int, slots: int, sequential: bool, ways_back: set[int]
 ) -> None:
-    desk = Desk(ScriptedRuntime(context=32, slots=slots, vocab=VOCAB, max_rows=max_rows), chunk)
+    runtime = ScriptedRuntime(context=32, slots=slots, vocab=VOCAB, max_rows=max_rows, sequential=sequential)
+    desk = Desk(runtime, chunk)
     wanted: dict[int, list[int]] = {}
     ended_early: set[int] = set()
     calls: dict[str, Callable[[int], None]] = {"cancel": desk.planner.cancel, "stop": desk.planner.stop}
@@ -310,7 +345,7 @@ def test_any_schedule_gives_the_tokens_of_a_request_alone(
             id = len(wanted) + 1
             sampling = GREEDY if seed is None else Sampling(temperature=1.0, seed=seed)
             wanted[id] = alone(prompt, min(count, 32 - len(prompt)), vocab=VOCAB, seed=seed)
-            desk.planner.submit(submit(id, prompt, count, slot=slot, sampling=sampling))
+            desk.planner.submit(submit(id, prompt, count, slot=slot, sampling=sampling, ways_back=list(ways_back)))
         elif action == "step":
             desk.planner.step()
         elif wanted:

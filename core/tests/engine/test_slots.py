@@ -8,6 +8,25 @@ from hypothesis import strategies as st
 from colibri.engine.slots import Slots, shared
 
 
+class Anywhere:
+    """Slots that can be taken back to every multiple of `every`."""
+
+    def __init__(self, every: int = 1) -> None:
+        self.every = every
+        self.done: list[tuple[str | int, ...]] = []
+
+    def reach(self, slot: int, length: int) -> int:
+        return length // self.every * self.every
+
+    def rewind(self, slot: int, length: int) -> int:
+        self.done.append(("rewind", slot, length))
+        return self.reach(slot, length)
+
+    def copy(self, source: int, target: int, length: int) -> int:
+        self.done.append(("copy", source, target, length))
+        return self.reach(source, length)
+
+
 @given(st.lists(st.integers(0, 1), max_size=1200), st.lists(st.integers(0, 1), max_size=20), st.data())
 def test_shared_prefix(common: list[int], rest: list[int], data: st.DataObject) -> None:
     a, b = common + rest, common + data.draw(st.lists(st.integers(0, 1), max_size=20))
@@ -51,9 +70,9 @@ def test_a_common_opening_does_not_cost_another_conversation_its_tokens() -> Non
     system = [7] * 10
     used(slots, 0, [*system, *range(20)])
     assert slots.nearest([*system, 99], [0, 1]) == 1
-    copies: list[tuple[int, int, int]] = []
-    assert slots.take(1, [*system, 99], lambda *copy: copies.append(copy)) == 10
-    assert copies == [(0, 1, 10)]
+    ways = Anywhere()
+    assert slots.take(1, [*system, 99], ways) == 10
+    assert ways.done == [("copy", 0, 1, 10)]
     assert slots.all[1].history == system
     assert slots.all[0].history == [*system, *range(20)]
 
@@ -62,9 +81,9 @@ def test_nothing_is_copied_that_the_slot_has() -> None:
     slots = Slots(2)
     used(slots, 0, [1, 2, 3])
     used(slots, 1, [1, 2, 3, 4])
-    copies: list[tuple[int, int, int]] = []
-    assert slots.take(0, [1, 2, 3, 9], lambda *copy: copies.append(copy)) == 3
-    assert copies == []
+    ways = Anywhere()
+    assert slots.take(0, [1, 2, 3, 9], ways) == 3
+    assert ways.done == [("rewind", 0, 3)]
     assert slots.free() == [1]
 
 
@@ -74,4 +93,16 @@ def test_the_last_token_is_never_taken_as_known() -> None:
     assert slots.take(0, [1, 2, 3]) == 2
     assert slots.all[0].history == [1, 2]
     slots.release(0)
-    assert slots.take(1, [1, 2], lambda *copy: None) == 1
+    assert slots.take(1, [1, 2], Anywhere()) == 1
+
+
+def test_what_cannot_be_reached_is_not_kept() -> None:
+    slots = Slots(2)
+    used(slots, 0, [1, 2, 3, 4])
+    used(slots, 1, [1, 2, 9])
+    assert slots.take(0, [1, 2, 3, 7], Anywhere(every=2)) == 2
+    assert slots.all[0].history == [1, 2]
+    slots.release(0)
+    far = Anywhere(every=3)
+    assert slots.take(1, [1, 2, 8], far) == 0
+    assert far.done == [("rewind", 1, 2)]

@@ -32,11 +32,15 @@ class Draft:
         """A weight of normal numbers scaled to keep values near 1; returns its index."""
         values = self.random.standard_normal(shape)
         values = 1 + values / 8 if len(shape) == 1 else values * 1.5 / np.sqrt(shape[-1])
-        data = quantise(dtype, values.astype(np.float32))
+        return self.given(values.astype(np.float32), dtype)
+
+    def given(self, values: Any, dtype: str = "f32") -> int:
+        """A weight of these values; returns its index."""
+        data = quantise(dtype, values)
         self.data += b"\xa5" * self.gap
         self.places.append((dtype, len(self.data), len(data)))
         self.data += data
-        self.weights.append(Weight(f"w{len(self.weights)}", shape))
+        self.weights.append(Weight(f"w{len(self.weights)}", values.shape))
         return len(self.weights) - 1
 
     def node(
@@ -44,15 +48,18 @@ class Draft:
         op: str,
         inputs: Sequence[int],
         width: int,
+        /,
         weights: Sequence[int] = (),
         bank: int = -1,
-        state: int = -1,
+        states: Sequence[int] = (),
         **attrs: Attr,
     ) -> int:
-        """Add an operation; returns the value it makes."""
-        self.widths.append(width)
-        out = len(self.widths) - 1
-        self.nodes.append(Node(op, tuple(inputs), out, tuple(weights), bank, state, attrs))
+        """Add an operation; returns the value it makes, -1 where it makes none (width 0)."""
+        out = -1
+        if width:
+            out = len(self.widths)
+            self.widths.append(width)
+        self.nodes.append(Node(op, tuple(inputs), out, tuple(weights), bank, tuple(states), attrs))
         return out
 
     def embed(self, width: int, dtype: str = "f32") -> int:
@@ -66,8 +73,8 @@ class Draft:
         width = self.widths[x]
         return self.node("rms_norm", [x], width, [self.weight(group or width)], eps=1e-5, group=group)
 
-    def kv(self, k_width: int, v_width: int) -> int:
-        self.states.append(State("kv", k_width, v_width))
+    def state(self, *planes: int, window: int = 0, every: int = 1, recurrent: bool = False) -> int:
+        self.states.append(State("recurrent" if recurrent else "rows", planes, window, every))
         return len(self.states) - 1
 
     def attend(
@@ -90,10 +97,53 @@ class Draft:
         if rope is not None:
             q = self.node("rope", [q], heads * dim, heads=heads, head_dim=dim, **rope)
             k = self.node("rope", [k], kv_heads * dim, heads=kv_heads, head_dim=dim, **rope)
-        state = self.kv(kv_heads * dim, kv_heads * v_dim)
+        state = self.state(*[dim] * kv_heads, *[v_dim] * kv_heads, window=window)
         attrs = {"heads": heads, "kv_heads": kv_heads, "scale": dim**-0.5, "window": window}
-        a = self.node("attention", [q, k, v], heads * v_dim, state=state, **attrs)
+        a = self.node("attention", [q, k, v], heads * v_dim, states=[state], **attrs)
         return self.node("add", [x, self.linear(a, self.widths[x], dtype=dtype)], self.widths[x])
+
+    def pool(
+        self,
+        x: int,
+        width: int,
+        every: int,
+        *,
+        gated: bool = True,
+        overlap: bool = False,
+        ape: bool = False,
+        norm: bool = False,
+        unit: bool = False,
+        rope: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Runs of x pooled to rows of `width`; returns the state that keeps those."""
+        wide = width * (1 + overlap)
+        inputs = [self.linear(x, wide), *([self.linear(x, wide)] if gated else [])]
+        weights = [self.weight(every, wide) if ape else -1, self.weight(width) if norm else -1]
+        states = [self.state(wide * len(inputs), window=every * (1 + overlap)), self.state(width, every=every)]
+        attrs: dict[str, Any] = {"every": every, "overlap": overlap, "eps": 1e-5, "unit": unit, **(rope or {})}
+        self.node("pool", inputs, 0, weights, states=states, **attrs)
+        return states[1]
+
+    def select(
+        self,
+        x: int,
+        budget: int,
+        *,
+        heads: int = 2,
+        width: int = 6,
+        every: int = 1,
+        expand: bool = False,
+        weighted: bool = True,
+        pooled: int = -1,
+    ) -> int:
+        """The best rows of an index of x, or of the state `pooled` by x's queries."""
+        q = self.linear(x, heads * width)
+        k = self.linear(x, width) if pooled < 0 else -1
+        weights = self.linear(x, heads) if weighted else -1
+        listed = budget * every + every - 1 if expand else budget
+        state = self.state(width) if pooled < 0 else pooled
+        attrs: dict[str, Any] = {"heads": heads, "scale": 0.4, "budget": budget, "every": every, "expand": expand}
+        return self.node("select", [q, k, weights], listed, states=[state], **attrs)
 
     def mixture(
         self,

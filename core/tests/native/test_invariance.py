@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     x = draft.attend(draft.norm(x), heads=16, kv_heads=2, dim=16, rope=ROPE, window=9, dtype="q4_k")
     h = draft.norm(x)
     gate, up = draft.linear(h, 512, dtype="q5_0"), draft.linear(h, 512, dtype="q4_0")
-    x = draft.node("add", [x, draft.linear(draft.node("swiglu", [gate, up], 512), 256, dtype="q4_k")], 256)
+    x = draft.node("add", [x, draft.linear(draft.node("glu", [gate, up], 512), 256, dtype="q4_k")], 256)
     x = draft.attend(draft.norm(x, group=64), heads=6, kv_heads=3, dim=16, rope=ROPE, dtype="bf16")
     x = draft.mixture(draft.norm(x), experts=7, top_k=3, inner=96, dtype="q8_0", down="f16")
     plan = draft.plan(draft.norm(x), "q8_0")

@@ -44,7 +44,7 @@ OPS: dict[str, Callable[[Draft], int]] = {
     "mul": lambda d: d.node("mul", _two(d), 24),
     "scale": lambda d: d.node("scale", [d.embed(24)], 24, factor=-2.5),
     "clamp": lambda d: d.node("clamp", [d.embed(24)], 24, low=-0.1, high=0.3),
-    "swiglu": lambda d: d.node("swiglu", _two(d), 24),
+    "swiglu": lambda d: d.node("glu", _two(d), 24),
     "rope": lambda d: _rope(d),
     "rope from an offset": lambda d: _rope(d, offset=2),
     "rope of pairs": lambda d: _rope(d, interleaved=True, offset=1),

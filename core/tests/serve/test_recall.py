@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from colibri.chat.conversation import Conversation, TextPart, ToolCall, Turn
+from colibri.chat.conversation import Conversation, TextPart, ToolCall, Turn, TurnOptions
 from colibri.chat.events import Event
 from colibri.chat.prompt import Spoken
 from colibri.chat.tokenizer import Tokenizer
+from colibri.family import Stops, Variant
 from colibri.serve.recall import Draft, Recall
 from colibri.serve.request import GenerationRequest
 
-from .conftest import engine_saying, service_on, spelled, user
+from .conftest import Family, engine_saying, service_on, spelled, user
 
 
 def draft(*events: tuple[Any, str] | tuple[Any, str, int], ids: int = 3) -> Draft:
@@ -96,6 +97,26 @@ def test_text_behind_a_stop_text_is_not_remembered(tokenizer: Tokenizer) -> None
         again = service.generate(GenerationRequest(conversation=Conversation(turns)))
         [_ async for _ in again]
         assert again.usage.cached == first.usage.prompt + len("one")
+
+    asyncio.run(asyncio.wait_for(holds(), 30))
+
+
+class Marked(Family):
+    """Turns end at the next one's marker."""
+
+    def stops(self, variant: Variant, options: TurnOptions) -> Stops:
+        return Stops(specials=("<|end|>",), texts=("<|user|>",), patient=True)
+
+
+def test_a_turn_that_ends_at_the_marker_of_the_next_one_is_remembered_without_it(tokenizer: Tokenizer) -> None:
+    async def holds() -> None:
+        service = service_on(engine_saying("<|user|> one<|user|>two"), tokenizer, Marked())
+        first = service.generate(GenerationRequest(conversation=Conversation((user("Hi"),))))
+        [_ async for _ in first]
+        turns = (user("Hi"), said(" one"), user("So?"))
+        again = service.generate(GenerationRequest(conversation=Conversation(turns)))
+        [_ async for _ in again]
+        assert again.usage.cached == first.usage.prompt + len(spelled("<|user|> one"))
 
     asyncio.run(asyncio.wait_for(holds(), 30))
 

@@ -26,7 +26,7 @@ def runtime(tmp_path: Path, nodes: list[Node], widths: list[int], *, slots: int 
     plan = Plan(
         vocab=3, context=8, widths=(2, *widths), nodes=(Node("embed", (), 0, (0,)), *nodes),
         weights=tuple(Weight(name, array.shape) for name, array in arrays.items()), banks=(bank,) if bank else (),
-        states=(State("kv", 2, 2),), logits=len(widths),
+        states=(State("rows", (2, 2)),), logits=len(widths),
     )  # fmt: skip
     return InterpretedRuntime(plan, checkpoint.tensors, slots=slots)
 
@@ -54,7 +54,7 @@ def test_elementwise_operations(tmp_path: Path) -> None:
     assert one(tmp_path, Node("scale", (0,), 1, attrs={"factor": 0.5})) == [1.5, -2]
     assert one(tmp_path, Node("clamp", (0,), 1, attrs={"low": -1.0, "high": 2.0})) == [2, -1]
     silu = [3 / (1 + math.exp(-3)), -4 / (1 + math.exp(4))]
-    assert one(tmp_path, Node("swiglu", (0, 0), 1)) == pytest.approx([silu[0] * 3, silu[1] * -4])
+    assert one(tmp_path, Node("glu", (0, 0), 1)) == pytest.approx([silu[0] * 3, silu[1] * -4])
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -81,7 +81,7 @@ def test_rope_pairs_and_offset(tmp_path: Path) -> None:
 
 
 def attention(window: int = 0) -> Node:
-    return Node("attention", (0, 0, 0), 1, state=0, attrs={"heads": 1, "kv_heads": 1, "scale": 1.0, "window": window})
+    return Node("attention", (0, 0, 0), 1, states=(0,), attrs={"heads": 1, "kv_heads": 1, "scale": 1.0, "window": window})
 
 
 def test_attention_is_causal_and_keeps_slots_apart(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_attention_in_a_window_after_a_rewind_and_a_copy(tmp_path: Path) -> None
 
 def test_heads_share_key_heads(tmp_path: Path) -> None:
     twice = [[1, 0], [0, 1], [-1, 0], [0, -1]]
-    node = Node("attention", (1, 0, 0), 2, state=0, attrs={"heads": 2, "kv_heads": 1, "scale": 1.0, "window": 0})
+    node = Node("attention", (1, 0, 0), 2, states=(0,), attrs={"heads": 2, "kv_heads": 1, "scale": 1.0, "window": 0})
     made = runtime(tmp_path, [Node("linear", (0,), 1, (1,)), node], [4, 4], w=twice)
     found = values(made, Row(1, 0, 0), Row(2, 0, 1))[1]
     up, down = math.exp(5) / (math.exp(5) + 1), math.exp(-5) / (math.exp(-5) + 1)

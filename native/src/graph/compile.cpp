@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "ops/op.h"
+#include "ops/rope.h"
 
 namespace colibri {
 
@@ -12,20 +14,20 @@ constexpr size_t kAlign = 64;
 
 constexpr size_t round_up(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-Do instruction_of(Op op) { return static_cast<Do>(static_cast<int>(op) + static_cast<int>(Do::Embed)); }
-static_assert(static_cast<int>(Do::Experts) - static_cast<int>(Do::Embed) == static_cast<int>(Op::Experts));
+bool becomes_state(const Node& node, size_t input) { return input < 32 && (node.op->history >> input & 1) != 0; }
 
-// The rows each value is needed for, from the logits backward. Keys and values are state: later rows read them whether
-// or not this row's logits are wanted.
+// The rows each node is run for, from the logits backward. What becomes state is needed for all rows: later rows look at it
+// whether or not this row's logits are wanted.
 std::vector<Rows> rows_needed(const Plan& plan) {
     std::vector<Rows> need(plan.widths.size(), Rows::None);
     need[static_cast<size_t>(plan.logits)] = Rows::Wanted;
     for (auto node = plan.nodes.rbegin(); node != plan.nodes.rend(); ++node) {
-        const Rows rows = need[static_cast<size_t>(node->out)];
+        const Rows rows = node->out < 0 ? Rows::All : need[static_cast<size_t>(node->out)];
         if (rows == Rows::None) continue;
         for (size_t i = 0; i < node->inputs.size(); i++) {
+            if (!node->has(i)) continue;
             Rows& input = need[static_cast<size_t>(node->inputs[i])];
-            input = std::max(input, node->op == Op::Attention && i > 0 ? Rows::All : rows);
+            input = std::max(input, becomes_state(*node, i) ? Rows::All : rows);
         }
     }
     return need;
@@ -38,7 +40,7 @@ public:
 
     Program run() {
         for (const Node& node : plan_.nodes)
-            if (need_[static_cast<size_t>(node.out)] != Rows::None) emit(node);
+            if (node.out < 0 || need_[static_cast<size_t>(node.out)] != Rows::None) emit(node);
         program_.logits = buffer_[static_cast<size_t>(plan_.logits)];
         place();
         return std::move(program_);
@@ -81,33 +83,31 @@ private:
     }
 
     void emit(const Node& node) {
-        const auto weight = [&](size_t i) { return &plan_.weights[static_cast<size_t>(node.weights[i])]; };
-        const Rows rows = need_[static_cast<size_t>(node.out)];
-        Instruction now{.what = instruction_of(node.op), .rows = rows, .node = &node};
+        const Rows rows = node.out < 0 ? Rows::All : need_[static_cast<size_t>(node.out)];
+        Instruction now{.what = Do::Run, .rows = rows, .node = &node};
         for (size_t i = 0; i < node.inputs.size(); i++)
-            now.in.push_back(read(node.inputs[i], node.op == Op::Attention && i > 0 ? Rows::All : rows));
-        now.out = buffer_[static_cast<size_t>(node.out)] = new_matrix(plan_.widths[static_cast<size_t>(node.out)]);
+            now.in.push_back(node.has(i) ? read(node.inputs[i], becomes_state(node, i) ? Rows::All : rows) : -1);
+        if (node.out >= 0) now.out = buffer_[static_cast<size_t>(node.out)] = new_matrix(plan_.width(node.out));
 
-        if (node.op == Op::Embed) now.table = weight(0);
-        if (node.op == Op::RmsNorm) now.weight = weight(0)->vector.data();
-        if (node.op == Op::Rope) now.angles = angles(node);
-        if (node.op == Op::Experts) {
+        if (node.op->turns) now.angles = angles(node);
+        if (node.op->form == Op::Form::Experts) {
             const Bank& bank = plan_.banks[static_cast<size_t>(node.bank)];
-            const auto form = [&](int index) { return type_info(plan_.weights[static_cast<size_t>(index)].type).act; };
-            now.bank = &bank;
+            const auto form = [&](int index) { return type_info(plan_.weight(index).matrix.type).act; };
             now.act = form(bank.gate[0]);
             now.hidden_act = form(bank.down[0]);
             now.in.push_back(activations(now.in[0], now.act, rows));
         }
-        if (node.op == Op::Linear) {
-            const int acts = activations(now.in[0], type_info(weight(0)->type).act, rows);
-            Product product{weight(0), node.weights.size() > 1 ? weight(1)->vector.data() : nullptr, acts, now.out};
+        if (node.op->form == Op::Form::Linear) {
+            const Weight& weight = plan_.weight(node, 0);
+            const int acts = activations(now.in[0], type_info(weight.matrix.type).act, rows);
+            Product product{&weight, node.has_weight(1) ? plan_.weight(node, 1).vector.data() : nullptr, acts, now.out};
             auto& code = program_.instructions;
             const auto [linear, fresh] = linears_.try_emplace(now.in[0], code.size());
             if (!fresh) {
                 code[linear->second].products.push_back(product);
                 return;
             }
+            now.what = Do::Linear;
             now.products.push_back(product);
             now.out = -1;
         }
@@ -115,17 +115,20 @@ private:
     }
 
     int angles(const Node& node) {
+        const Turning& turning = turning_of(node);
         auto& all = program_.angles;
-        auto at = std::find_if(all.begin(), all.end(),
-                               [&](const Angles& a) { return a.inv_freq == node.inv_freq && a.factor == node.factor; });
-        if (at == all.end()) at = all.insert(at, Angles{node.inv_freq, node.factor});
+        auto at = std::find_if(all.begin(), all.end(), [&](const Angles& a) {
+            return a.inv_freq == turning.inv_freq && a.factor == turning.factor;
+        });
+        if (at == all.end()) at = all.insert(at, Angles{turning.inv_freq, turning.factor});
         return static_cast<int>(at - all.begin());
     }
 
     // Calls `visit` with a reference to every buffer index of an instruction, inputs first.
     template <class Visit>
     static void each_input(Instruction& now, const Visit& visit) {
-        for (int& buffer : now.in) visit(buffer);
+        for (int& buffer : now.in)
+            if (buffer >= 0) visit(buffer);
         for (Product& product : now.products) visit(product.activations);
     }
 
@@ -135,9 +138,7 @@ private:
         for (Product& product : now.products) visit(product.out);
     }
 
-    static bool works_in_place(Do what) {
-        return what == Do::Add || what == Do::Mul || what == Do::Scale || what == Do::Clamp || what == Do::Rope;
-    }
+    const Buffer& buffer(int index) const { return program_.buffers[static_cast<size_t>(index)]; }
 
     // Gives every buffer its place: first fit among the buffers alive at the same time.
     void place() {
@@ -164,9 +165,9 @@ private:
         for (size_t i = 0; i < code.size(); i++) {
             const auto dies = [&](int buffer) { return last[static_cast<size_t>(buffer)] == i; };
             int reused = -1;
-            if (works_in_place(code[i].what))
+            if (code[i].what == Do::Run && code[i].node->op->in_place && code[i].out >= 0)
                 for (int input : code[i].in)
-                    if (reused < 0 && dies(input)) reused = input;
+                    if (reused < 0 && input >= 0 && dies(input) && buffer(input).stride == buffer(code[i].out).stride) reused = input;
             each_output(code[i], [&](int out) {
                 Buffer& buffer = program_.buffers[static_cast<size_t>(out)];
                 if (reused >= 0) buffer.offset = program_.buffers[static_cast<size_t>(reused)].offset;

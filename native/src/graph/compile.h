@@ -15,7 +15,8 @@ enum class Rows : uint8_t { None, Wanted, All };
 enum class Do : uint8_t {
     Gather,    // the wanted rows of a value that has all
     Quantize,  // a value as activations of one type; every linear that needs that form shares it
-    Embed, RmsNorm, Linear, Add, Mul, Scale, Clamp, Swiglu, Rope, Attention, Route, Experts,
+    Linear,    // products of one input
+    Run,       // any other op
 };
 
 // A matrix of the program: one row per row of the step (or per wanted row), `stride` bytes apart, 64-byte aligned.
@@ -36,19 +37,18 @@ struct Product {
 struct Instruction {
     Do what;
     Rows rows;
-    std::vector<int> in;  // buffers
-    int out = -1;         // buffer; -1 for Linear
+    std::vector<int> in;  // buffers, -1 for an input that is absent
+    int out = -1;         // buffer; -1 for Linear, and for ops that make no value
     const Node* node = nullptr;
-    const float* weight = nullptr;   // rms_norm
-    const Weight* table = nullptr;   // embed
-    ActType act = ActType::F32;      // quantize: what to make; experts: the form of x
+    ActType act = ActType::F32;         // quantize: what to make; experts: the form of x
     ActType hidden_act = ActType::F32;  // experts
-    const Bank* bank = nullptr;      // experts
-    int angles = -1;                 // rope
-    std::vector<Product> products;   // linear
+    int angles = -1;                    // of an op that turns
+    std::vector<Product> products;      // linear
+
+    bool has(size_t input) const { return input < in.size() && in[input] >= 0; }
 };
 
-// cos and sin of every row's position: ropes with the same frequencies share one table.
+// cos and sin of every row's position: ops with the same frequencies share one table.
 struct Angles {
     std::vector<float> inv_freq;
     float factor;

@@ -11,16 +11,15 @@
 
 namespace colibri {
 
-enum class Op : uint8_t { Embed, RmsNorm, Linear, Add, Mul, Scale, Clamp, Swiglu, Rope, Attention, Route, Experts };
+struct Op;
 
-// Rows of a matrix in a mapped file, one after another. A vector has one row.
+// A weight in a mapped file. A vector has one row.
 struct Weight {
     std::string name;
-    DType type;
     int64_t rows;
-    int64_t cols;
-    const uint8_t* data;         // aligned for the scalars it holds, not for vectors
-    std::vector<float> vector;   // the values, once an op uses it as a vector
+    Matrix matrix;
+    std::vector<float> vector;  // the values, once an op uses it as a vector
+    int64_t cols() const { return matrix.cols; }
 };
 
 struct Bank {
@@ -30,25 +29,50 @@ struct Bank {
     int experts() const { return static_cast<int>(gate.size()); }
 };
 
+// What a slot keeps: for each plane a row per `every` positions, or, if recurrent, numbers that each position changes.
 struct State {
-    int64_t k_width;
-    int64_t v_width;
-    int64_t kv_heads = 0;  // from the attention that uses it; 0 if none does
+    bool recurrent;
+    std::vector<int64_t> planes;  // widths
+    int64_t window;               // rows that have to be kept; 0: all
+    int64_t every;
+    bool used = false;            // by an op: others take no memory
+    bool sequential() const { return recurrent || window > 0; }
+    int64_t width() const {
+        int64_t sum = 0;
+        for (int64_t plane : planes) sum += plane;
+        return sum;
+    }
 };
 
-// One operation; the fields its op does not have keep their defaults. Everything in it was checked by Builder.
+// How heads are rotated by a position.
+struct Turning {
+    std::vector<float> inv_freq;
+    float factor = 1;
+    int64_t offset = 0;
+    bool interleaved = false;
+};
+
+// What an op has read from a node's attributes.
+struct Params {
+    virtual ~Params() = default;
+};
+
+// One operation. Everything in it was checked by Builder. Absent inputs and weights are -1, as is `out` where nothing is made.
 struct Node {
-    Op op;
+    const Op* op;
     std::vector<int> inputs;
     int out = -1;
     std::vector<int> weights;
     int bank = -1;
-    int state = -1;
+    std::vector<int> states;
+    std::shared_ptr<const Params> params;
 
-    float eps = 0, factor = 1, low = 0, high = 0, scale = 1;
-    int64_t group = 0, heads = 0, kv_heads = 0, head_dim = 0, offset = 0, window = 0, top_k = 0;
-    bool interleaved = false, normalise = false;
-    std::vector<float> inv_freq;
+    bool has(size_t input) const { return input < inputs.size() && inputs[input] >= 0; }
+    bool has_weight(size_t weight) const { return weight < weights.size() && weights[weight] >= 0; }
+    template <class P>
+    const P& as() const {
+        return static_cast<const P&>(*params);
+    }
 };
 
 struct Plan {
@@ -62,6 +86,10 @@ struct Plan {
 
     std::vector<MappedFile> files;
     std::vector<std::unique_ptr<uint8_t[]>> copies;  // of weights that lie misaligned in their file
+
+    int64_t width(int value) const { return widths[static_cast<size_t>(value)]; }
+    const Weight& weight(int index) const { return weights[static_cast<size_t>(index)]; }
+    const Weight& weight(const Node& node, size_t i) const { return weight(node.weights[i]); }
 };
 
 }  // namespace colibri

@@ -13,10 +13,13 @@
 namespace colibri {
 
 // Storage types of weights. Names and block sizes are those of compute/checkpoint.py.
-enum class DType : uint8_t { F32, BF16, F16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K };
+enum class DType : uint8_t {
+    F32, BF16, F16, I64, E4M3, E8M0, E2M1, I8, U8, U4,
+    Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4,
+};
 
-// What activations are turned into before they meet a weight type: left alone, int8 in blocks of 32 with a scale
-// (block types of 32), or int8 in blocks of 256 with a scale and sums of 16 (K types).
+// What activations are turned into before they meet a weight type: left alone, int8 in blocks of 32 with a scale, or int8
+// in blocks of 256 with a scale and sums of 16.
 enum class ActType : uint8_t { F32, Q8, Q8K };
 
 struct TypeInfo {
@@ -30,9 +33,41 @@ struct TypeInfo {
 const TypeInfo& type_info(DType);
 bool parse_dtype(std::string_view name, DType& out);
 
+// Whether scales may be stored so.
+bool is_scale(DType);
+
+// Unsigned codes: for how many rows of a grid of scales their zeros lie together in 32 bits. 0 for other types.
+constexpr int zeros_together(DType t) { return t == DType::U4 ? 8 : t == DType::U8 ? 4 : 0; }
+
 // Bytes of one row of `k` values in storage type `t` / as activations of type `a`. Activation rows need 64-byte alignment.
 size_t row_bytes(DType t, int64_t k);
 size_t act_bytes(ActType a, int64_t k);
+
+// A weight matrix as it lies in memory. Its scales may lie apart, if its type meets activations that are left alone: with
+// i = (first + row * every) / block_rows and j = column / block_cols, the value at (row, column) is multiplied by
+// scales[i, j] * factor, after `zero` was subtracted, or the zero of i and j. With n = zeros_together(type), that is
+// zeros[i / n, j * n + i % n], of the same type.
+struct Grid {
+    const uint8_t* data = nullptr;
+    DType type = DType::F32;
+    int64_t pitch = 0;  // bytes from row to row
+};
+
+struct Matrix {
+    DType type;
+    int64_t cols;
+    const uint8_t* data;  // row 0
+    int64_t pitch;        // bytes from row to row
+    Grid scales, zeros;
+    int64_t block_rows = 1, block_cols = 1, first = 0, every = 1;
+    float factor = 1;
+    int zero = 0;
+
+    const uint8_t* row(int64_t n) const { return data + n * pitch; }
+};
+
+// Rows that lie one behind the other.
+Matrix dense(DType type, int64_t cols, const void* data);
 
 enum class Isa : uint8_t { Scalar, Avx2, Avx512 };
 
@@ -42,13 +77,13 @@ struct Kernels {
 
     // Turns `k` floats into one activation row. k is a multiple of the block for Q8 (32) and Q8K (256).
     void (*quantize)(ActType, const float* x, int64_t k, void* out);
-    // `k` values of one weight row as floats.
-    void (*dequantize)(DType, const void* w, int64_t k, float* out);
+    // The values of one row as floats.
+    void (*dequantize)(const Matrix&, int64_t row, float* out);
     // y[i * y_stride + n] = dot(weight row n, activation row i) for n in [n0, n1), i in [0, m).
-    // `w` is row 0 of the weight; `acts` are m rows, act_stride bytes apart, of the weight type's ActType.
+    // `acts` are m rows, act_stride bytes apart, of the weight type's ActType.
     // y is written at columns n0..n1 only, so that threads share an output by columns.
-    void (*matmul)(DType, const void* w, int64_t k, int64_t n0, int64_t n1, const void* acts, size_t act_stride, int64_t m,
-                   float* y, int64_t y_stride);
+    void (*matmul)(const Matrix&, int64_t n0, int64_t n1, const void* acts, size_t act_stride, int64_t m, float* y,
+                   int64_t y_stride);
 
     // Vector primitives. Each has one fixed order of summation.
     float (*dot)(const float* a, const float* b, int64_t n);

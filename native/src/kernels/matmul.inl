@@ -10,6 +10,7 @@
 #include "arithmetic.inl"
 #include "formats.inl"
 #include "scratch.h"
+#include "unpack.inl"
 
 namespace colibri {
 namespace {
@@ -112,7 +113,7 @@ inline void tile(const Rows& rows, const typename Fmt::Kind::Acts (&acts)[C], in
 
 struct Job {
     const uint8_t* w;
-    int64_t row_bytes, k, n0, n1;
+    int64_t pitch, k, n0, n1;
     const uint8_t* acts;
     size_t act_stride;
     int64_t m;
@@ -120,7 +121,7 @@ struct Job {
     int64_t y_stride;
 
     // Rows past the end repeat the last one: they are computed and not stored.
-    const uint8_t* weight_row(int64_t n) const { return w + (n < n1 ? n : n1 - 1) * row_bytes; }
+    const uint8_t* weight_row(int64_t n) const { return w + (n < n1 ? n : n1 - 1) * pitch; }
     const uint8_t* act_row(int64_t i) const { return acts + size_t(i < m ? i : m - 1) * act_stride; }
     Target target(int64_t n, int64_t i) const { return {y + i * y_stride + n, y_stride, n1 - n, m - i}; }
 };
@@ -141,7 +142,7 @@ void stream(const Job& job) {
     constexpr int R = Fmt::Kind::stream_rows;
     const Columns<typename Fmt::Kind, C> columns(job, 0);
     PackedRows<Fmt, R> rows;
-    rows.ahead = R * job.row_bytes > kLeastAhead ? R * job.row_bytes : kLeastAhead;
+    rows.ahead = R * job.pitch > kLeastAhead ? R * job.pitch : kLeastAhead;
     for (int64_t n = job.n0; n < job.n1; n += R) {
         for (int r = 0; r < R; ++r) rows.row[r] = job.weight_row(n + r);
         tile<Fmt, R, C>(rows, columns.acts, job.k, job.target(n, 0));
@@ -178,14 +179,21 @@ void unpack_row(const uint8_t* row, int64_t k, typename Fmt::Unpacked* out) {
     }
 }
 
+constexpr int64_t kFew = 4;  // activation rows
+
 template <class Fmt>
-void multiply(const Job& job) {
+void multiply_few(const Job& job) {
     switch (job.m) {
         case 1: return stream<Fmt, 1>(job);
         case 2: return stream<Fmt, 2>(job);
         case 3: return stream<Fmt, 3>(job);
         case 4: return stream<Fmt, 4>(job);
     }
+}
+
+template <class Fmt>
+void multiply(const Job& job) {
+    if (job.m <= kFew) return multiply_few<Fmt>(job);
 
     using Unpacked = typename Fmt::Unpacked;
     const int64_t blocks = (job.k + Fmt::Kind::size - 1) / Fmt::Kind::size;
@@ -198,12 +206,32 @@ void multiply(const Job& job) {
     }
 }
 
-void matmul(DType type, const void* w, int64_t k, int64_t n0, int64_t n1, const void* acts, size_t act_stride, int64_t m,
-            float* y, int64_t y_stride) {
+// Types that have no arithmetic of their own: a panel of weight rows is turned into floats first.
+void multiply_floats(const Matrix& w, const Job& job) {
+    const int64_t pitch = (w.cols + 15) / 16 * 16;
+    float* panel = static_cast<float*>(scratch(size_t(kPanelRows * pitch) * sizeof(float)));
+    for (int64_t n = job.n0; n < job.n1; n += kPanelRows) {
+        const int64_t rows = job.n1 - n < kPanelRows ? job.n1 - n : kPanelRows;
+        for (int64_t p = 0; p < rows; ++p) float_row(w, n + p, panel + p * pitch);
+        for (int64_t i = 0; i < job.m; i += kFew) {
+            Job part = job;
+            part.w = reinterpret_cast<const uint8_t*>(panel);
+            part.pitch = pitch * int64_t(sizeof(float));
+            part.n0 = 0, part.n1 = rows;
+            part.acts = job.act_row(i);
+            part.m = job.m - i < kFew ? job.m - i : kFew;
+            part.y = job.y + i * job.y_stride + n;
+            multiply_few<FloatFormat<F32Block>>(part);
+        }
+    }
+}
+
+void matmul(const Matrix& w, int64_t n0, int64_t n1, const void* acts, size_t act_stride, int64_t m, float* y,
+            int64_t y_stride) {
     if (n0 >= n1 || m <= 0) return;
-    const Job job{static_cast<const uint8_t*>(w), int64_t(row_bytes(type, k)), k, n0, n1,
-                  static_cast<const uint8_t*>(acts), act_stride, m, y, y_stride};
-    switch (type) {
+    const Job job{w.data, w.pitch, w.cols, n0, n1, static_cast<const uint8_t*>(acts), act_stride, m, y, y_stride};
+    if (w.scales.data != nullptr) return multiply_floats(w, job);
+    switch (w.type) {
         case DType::F32: return multiply<FloatFormat<F32Block>>(job);
         case DType::BF16: return multiply<FloatFormat<Bf16Block>>(job);
         case DType::F16: return multiply<FloatFormat<F16Block>>(job);
@@ -212,6 +240,7 @@ void matmul(DType type, const void* w, int64_t k, int64_t n0, int64_t n1, const 
         case DType::Q5_0: return multiply<Format32<Q5_0Block>>(job);
         case DType::Q4_K: return multiply<Format256<Q4_KBlock>>(job);
         case DType::Q6_K: return multiply<Format256<Q6_KBlock>>(job);
+        default: return multiply_floats(w, job);
     }
 }
 

@@ -9,9 +9,17 @@ namespace {
 
 constexpr TypeInfo kTypes[] = {
     {DType::F32, "f32", 1, 4, ActType::F32},       {DType::BF16, "bf16", 1, 2, ActType::F32},
-    {DType::F16, "f16", 1, 2, ActType::F32},       {DType::Q8_0, "q8_0", 32, 34, ActType::Q8},
-    {DType::Q4_0, "q4_0", 32, 18, ActType::Q8},    {DType::Q5_0, "q5_0", 32, 22, ActType::Q8},
-    {DType::Q4_K, "q4_k", 256, 144, ActType::Q8K}, {DType::Q6_K, "q6_k", 256, 210, ActType::Q8K},
+    {DType::F16, "f16", 1, 2, ActType::F32},       {DType::I64, "i64", 1, 8, ActType::F32},
+    {DType::E4M3, "e4m3", 1, 1, ActType::F32},     {DType::E8M0, "e8m0", 1, 1, ActType::F32},
+    {DType::E2M1, "e2m1", 2, 1, ActType::F32},     {DType::I8, "i8", 1, 1, ActType::F32},
+    {DType::U8, "u8", 1, 1, ActType::F32},         {DType::U4, "u4", 2, 1, ActType::F32},
+    {DType::Q8_0, "q8_0", 32, 34, ActType::Q8},    {DType::Q4_0, "q4_0", 32, 18, ActType::Q8},
+    {DType::Q4_1, "q4_1", 32, 20, ActType::F32},   {DType::Q5_0, "q5_0", 32, 22, ActType::Q8},
+    {DType::Q5_1, "q5_1", 32, 24, ActType::F32},   {DType::Q2_K, "q2_k", 256, 84, ActType::F32},
+    {DType::Q3_K, "q3_k", 256, 110, ActType::F32}, {DType::Q4_K, "q4_k", 256, 144, ActType::Q8K},
+    {DType::Q5_K, "q5_k", 256, 176, ActType::F32}, {DType::Q6_K, "q6_k", 256, 210, ActType::Q8K},
+    {DType::IQ4_NL, "iq4_nl", 32, 18, ActType::F32}, {DType::IQ4_XS, "iq4_xs", 256, 136, ActType::F32},
+    {DType::MXFP4, "mxfp4", 32, 17, ActType::F32}, {DType::NVFP4, "nvfp4", 64, 36, ActType::F32},
 };
 
 }  // namespace
@@ -28,9 +36,17 @@ bool parse_dtype(std::string_view name, DType& out) {
     return false;
 }
 
+bool is_scale(DType t) {
+    return t == DType::F32 || t == DType::BF16 || t == DType::F16 || t == DType::E8M0 || t == DType::E4M3;
+}
+
 size_t row_bytes(DType t, int64_t k) {
     const TypeInfo& info = type_info(t);
     return size_t(k / info.block) * size_t(info.bytes);
+}
+
+Matrix dense(DType type, int64_t cols, const void* data) {
+    return {type, cols, static_cast<const uint8_t*>(data), int64_t(row_bytes(type, cols)), {}, {}};
 }
 
 size_t act_bytes(ActType a, int64_t k) {

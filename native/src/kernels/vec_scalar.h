@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "half.h"
+#include "small_floats.h"
 
 // Put before the short loops that vector code needs unrolled to keep its values in registers.
 #define UNROLLED
@@ -52,6 +52,21 @@ inline f32x8 set_half8(const void* p) {  // one f16 value in all lanes
     uint16_t h;
     __builtin_memcpy(&h, p, sizeof(h));
     return set8(float_of_half(h));
+}
+inline f32x8 load_e4m3(const void* p) {
+    return each<f32x8>([&](int i) { return float_of_e4m3(static_cast<const uint8_t*>(p)[i]); });
+}
+inline f32x8 load_signed(const void* p) {  // 8 signed bytes
+    return each<f32x8>([&](int i) { return float(static_cast<const int8_t*>(p)[i]); });
+}
+inline f32x8 load_unsigned(const void* p) {
+    return each<f32x8>([&](int i) { return float(static_cast<const uint8_t*>(p)[i]); });
+}
+inline f32x8 load_nibbles(const void* p) {  // 4 bytes, the low half of each first
+    return each<f32x8>([&](int i) { return float(static_cast<const uint8_t*>(p)[i / 2] >> i % 2 * 4 & 15); });
+}
+inline f32x8 load_e2m1(const void* p) {  // the same, as e2m1
+    return each<f32x8>([&](int i) { return kE2m1[static_cast<const uint8_t*>(p)[i / 2] >> i % 2 * 4 & 15]; });
 }
 
 inline f32x8 add(f32x8 a, f32x8 b) { return each<f32x8>([&](int i) { return a.v[i] + b.v[i]; }); }

@@ -40,6 +40,33 @@ inline f32x8 set_half8(const void* p) {
     __builtin_memcpy(&h, p, sizeof(h));
     return {_mm256_cvtph_ps(_mm_set1_epi16(h))};
 }
+inline f32x8 load_e4m3(const void* p) {  // see float_of_e4m3
+    const __m128i words = _mm_cvtepu8_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+    const __m128i sign = _mm_slli_epi16(_mm_srli_epi16(words, 7), 15);
+    const __m128i magnitude = _mm_slli_epi16(_mm_and_si128(words, _mm_set1_epi16(127)), 7);
+    const __m256 values = _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, magnitude)), _mm256_set1_ps(256));
+    const __m256 none = _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.f), values), _mm256_set1_ps(480), _CMP_EQ_OQ);
+    return {_mm256_or_ps(values, none)};
+}
+inline f32x8 load_signed(const void* p) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))))};
+}
+inline f32x8 load_unsigned(const void* p) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))))};
+}
+inline __m256i eight_nibbles(const void* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof(word));
+    const __m256i shifted = _mm256_srlv_epi32(_mm256_set1_epi32(word), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    return _mm256_and_si256(shifted, _mm256_set1_epi32(15));
+}
+inline f32x8 load_nibbles(const void* p) { return {_mm256_cvtepi32_ps(eight_nibbles(p))}; }
+inline f32x8 load_e2m1(const void* p) {
+    const __m256i codes = eight_nibbles(p);
+    const __m256 magnitudes = _mm256_permutevar8x32_ps(_mm256_setr_ps(0, .5f, 1, 1.5f, 2, 3, 4, 6), codes);
+    const __m256i signs = _mm256_slli_epi32(_mm256_srli_epi32(codes, 3), 31);
+    return {_mm256_or_ps(magnitudes, _mm256_castsi256_ps(signs))};
+}
 
 inline f32x8 add(f32x8 a, f32x8 b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline f32x8 mul(f32x8 a, f32x8 b) { return {_mm256_mul_ps(a.v, b.v)}; }

@@ -1,114 +1,182 @@
 // Causal softmax attention over the slots' keys and values.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
+#include <vector>
 
+#include "ops/attend.h"
+#include "ops/select.h"
 #include "ops/step.h"
 
 namespace colibri {
 
 namespace {
 
-// Positions are walked in tiles that begin at multiples of kTile whatever the step holds: a query's sums are the same
-// alone or among others, and a thread's memory does not grow with the context.
-constexpr int64_t kTile = 512;
-constexpr int64_t kQueries = 32;  // of one unit: (row, head) pairs that read the same keys
+enum Input : size_t { kQ, kK, kV, kSelect, kSink, kDistance };
+enum Weights : size_t { kSinks, kProfile };
 
-struct Query {
-    float* out;
-    int64_t low, high;  // positions it sees
-    float peak, mass;   // highest score so far; sum of exp(score - peak)
+struct AttentionParams : Params {
+    int64_t heads, kv_heads, window, every;
+    float scale;
+    Sight sight;
+    bool pooled;      // rows of a second state are seen besides
+    int64_t gains;    // values a head has for the profile
 };
+
+void check_extras(Inspection& at, AttentionParams& params) {
+    params.pooled = at.states() == 2;
+    params.every = at.integer("every", 1, Inspection::kAny, 1);
+    if (params.pooled) {
+        if (params.kv_heads != 1 || !params.sight.shares) at.refuse("pooled rows go with one key head whose keys are its values");
+        at.same("every", params.every, at.filled(1, params.sight.k_dim).every);
+    } else {
+        at.same("every", params.every, 1);
+    }
+    params.sight.gathers = at.has(kSelect);
+    if (at.has(kSelect)) {
+        const Selection* selection = selection_of(at.made_by(kSelect));
+        if (!selection) at.refuse("the rows it is to see are not chosen by select");
+        if (!params.pooled && params.window > 0) at.refuse("takes a window or selected rows, not both");
+        at.same("every of the selected rows", selection->every, params.every);
+    }
+    if (at.has(kSink)) at.same("width of sink", at.width(kSink), params.heads);
+    if (at.has_weight(kSinks)) at.vector(kSinks, params.heads);
+    if (at.has(kSink) && at.has_weight(kSinks)) at.refuse("takes sink or sinks, not both");
+    if (at.has(kDistance) != at.has_weight(kProfile)) at.refuse("distance and profile go together");
+    if (at.has(kDistance)) {
+        if (params.pooled) at.refuse("pooled rows stand at no distance");
+        params.gains = at.weight(kProfile).rows;
+        params.sight.extent = at.weight(kProfile).cols();
+        at.same("width of distance", at.width(kDistance), params.heads * params.gains);
+        at.vector(kProfile, params.sight.extent, params.gains);
+    }
+}
+
+std::unique_ptr<Params> check_attention(Inspection& at) {
+    auto params = std::make_unique<AttentionParams>();
+    Sight& sight = params->sight;
+    params->heads = at.integer("heads", 1, Inspection::kAny);
+    params->kv_heads = at.integer("kv_heads", 1, 1 << 16);
+    params->window = at.integer("window", 0, Inspection::kAny, 0);
+    params->scale = at.number("scale");
+    at.divides("kv_heads", params->kv_heads, params->heads);
+    at.divides("kv_heads", params->kv_heads, at.width(kK));
+    at.divides("heads", params->heads, at.out());
+    sight.k_dim = at.width(kK) / params->kv_heads;
+    sight.v_dim = at.out() / params->heads;
+    sight.shares = !at.has(kV);
+    at.same("width of q", at.width(kQ), params->heads * sight.k_dim);
+    std::vector<int64_t> planes(static_cast<size_t>(params->kv_heads), sight.k_dim);
+    if (sight.shares) {
+        if (sight.v_dim > sight.k_dim) at.refuse("values of ", sight.v_dim, " from keys of ", sight.k_dim);
+    } else {
+        at.same("width of v", at.width(kV), params->kv_heads * sight.v_dim);
+        planes.insert(planes.end(), static_cast<size_t>(params->kv_heads), sight.v_dim);
+    }
+    check_extras(at, *params);
+    at.rows(0, planes, params->window);
+    return params;
+}
+
+Needs attention_needs(const Plan&, const Node& node, const Limits&) {
+    const auto& params = node.as<AttentionParams>();
+    return {0, static_cast<uint64_t>(Workspace::floats(params.sight)) * sizeof(float)};
+}
+
+void append(const Step& s, const Instruction& now, const AttentionParams& params, RowState& state) {
+    const int64_t k_dim = params.sight.k_dim, v_dim = params.sight.v_dim, kv_heads = params.kv_heads;
+    s.each_row(Rows::All, kv_heads * (k_dim + v_dim), [&](int64_t i) {
+        const int64_t slot = s.batch.slot(i), position = s.batch.position(i);
+        for (int64_t head = 0; head < kv_heads; head++) {
+            const auto plane = static_cast<size_t>(head);
+            std::copy_n(s.row(now.in[kK], i) + head * k_dim, k_dim, state.at(slot, plane, position));
+            if (!params.sight.shares)
+                std::copy_n(s.row(now.in[kV], i) + head * v_dim, v_dim, state.at(slot, plane + static_cast<size_t>(kv_heads), position));
+        }
+    });
+}
+
+// The rows selected for one row of the step: rising, then -1.
+struct List {
+    const float* rows;
+    int64_t size;
+};
+
+List list_of(const Step& s, const Instruction& now, int64_t row) {
+    if (!now.has(kSelect)) return {nullptr, 0};
+    const float* rows = s.row(now.in[kSelect], row);
+    const float* end = rows + s.buffer(now.in[kSelect]).width;
+    return {rows, std::partition_point(rows, end, [](float number) { return number >= 0; }) - rows};
+}
 
 // Rows of one slot, neighbours in the step, that share reads of its keys.
 struct Block {
     int64_t begin, end;
 };
 
-int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
+// A block's rows and those heads of them that share keys, looking.
+struct Unit {
+    const Step& s;
+    const Instruction& now;
+    const AttentionParams& params;
+    const Workspace work;
+    int64_t slot, kv_head, count = 0;
+    Query queries[kQueries] = {};
+    const float* sinks[kQueries] = {};  // or null
 
-struct Workspace {
-    float* q;       // [kQueries, padded(k_dim)]
-    float* scores;  // [kQueries, kTile]
-    float* sums;    // [padded(v_dim)]
-    Workspace(float* at, int64_t k_dim)
-        : q(at), scores(q + kQueries * padded(k_dim)), sums(scores + kQueries * kTile) {}
-    static int64_t floats(int64_t k_dim, int64_t v_dim) { return kQueries * (padded(k_dim) + kTile) + padded(v_dim); }
+    void add(int64_t row, int64_t head) {
+        const Sight& sight = params.sight;
+        const int64_t position = s.batch.positions[s.batch.row(now.rows, row)];
+        const float* q = s.row(now.in[kQ], row) + head * sight.k_dim;
+        float* to = work.q + count * Workspace::padded(sight.k_dim);
+        for (int64_t j = 0; j < sight.k_dim; j++) to[j] = q[j] * params.scale;
+        const int64_t low = params.window > 0 ? std::max<int64_t>(0, position + 1 - params.window) : 0;
+        if (sight.extent > 0) {
+            const float* distance = s.row(now.in[kDistance], row) + head * params.gains;
+            s.kernels.mix(distance, s.vector(now, kProfile), sight.extent, params.gains, std::min(sight.extent, position + 1 - low),
+                          work.gains + count * Workspace::padded(sight.extent));
+        }
+        sinks[count] = now.has(kSink)                 ? s.row(now.in[kSink], row) + head
+                       : now.node->has_weight(kSinks) ? s.vector(now, kSinks) + head
+                                                      : nullptr;
+        queries[count++] = {s.row(now.out, row) + head * sight.v_dim, position, low, position + 1, 0, 0};
+    }
+
+    // A list of all that may be seen says no more than no list.
+    void see(Span span, const List& list, int64_t visible) {
+        span.list = list.size < visible ? list.rows : nullptr;
+        if (list.rows)
+            for (int64_t i = 0; i < count; i++) queries[i].low = 0, queries[i].high = list.size;
+        look(s.kernels, params.sight, span, queries, count, work);
+    }
+
+    void run(RowState& state, const List& list) {
+        const int64_t base = state.base(slot);
+        const auto plane = static_cast<size_t>(kv_head);
+        const float* keys = state.at(slot, plane, base);
+        const float* values = params.sight.shares ? keys : state.at(slot, plane + static_cast<size_t>(params.kv_heads), base);
+        see({keys, values, base, nullptr}, params.pooled ? List{nullptr, 0} : list, queries[0].position + 1);
+        if (params.pooled) {
+            for (int64_t i = 0; i < count; i++) {
+                queries[i].low = 0;
+                queries[i].high = (queries[i].position + 1) / params.every;
+            }
+            const float* rows = s.slots.rows(now.node->states[1]).at(slot, 0, 0);
+            see({rows, rows, 0, nullptr}, list, queries[0].high);
+        }
+        for (int64_t i = 0; i < count; i++)
+            if (sinks[i]) add_sink(queries[i], *sinks[i], params.sight.v_dim);
+    }
 };
 
-// Turns scores into shares of this tile and returns its sum of exp(score - peak).
-float tile_shares(const Kernels& kernels, float* scores, int64_t n, float& peak) {
-    int64_t at = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (scores[i] > scores[at]) at = i;
-    peak = scores[at];
-    kernels.softmax(scores, n);
-    return 1 / scores[at];  // there the share is exp(0) / sum
-}
-
-// Adds a tile's mean of values (`sums`, of weight `mass`) to a query's mean over the tiles before.
-void merge(Query& query, float peak, float mass, const float* sums, int64_t n) {
-    const float top = std::max(query.peak, peak);
-    const float before = query.mass * std::exp(query.peak - top), now = mass * std::exp(peak - top);
-    const float total = before + now;
-    const float keep = before / total, add = now / total;
-    for (int64_t j = 0; j < n; j++) query.out[j] = keep * query.out[j] + add * sums[j];
-    query.peak = top;
-    query.mass = total;
-}
-
-void attend(const Kernels& kernels, const float* keys, const float* values, int64_t k_dim, int64_t v_dim, Query* queries,
-            int64_t count, const Workspace& work) {
-    int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
-    for (int64_t i = 0; i < count; i++) {
-        first = std::min(first, queries[i].low);
-        last = std::max(last, queries[i].high);
-    }
-    for (int64_t tile = first / kTile * kTile; tile < last; tile += kTile) {
-        const int64_t begin = std::max(tile, first), end = std::min(tile + kTile, last);
-        kernels.matmul(DType::F32, keys + begin * k_dim, k_dim, 0, end - begin, work.q,
-                       static_cast<size_t>(padded(k_dim)) * sizeof(float), count, work.scores, kTile);
-        for (int64_t i = 0; i < count; i++) {
-            const int64_t from = std::max(begin, queries[i].low), to = std::min(end, queries[i].high);
-            if (from >= to) continue;
-            float* shares = work.scores + i * kTile + (from - begin);
-            float peak;
-            const float mass = tile_shares(kernels, shares, to - from, peak);
-            const bool first_tile = from == queries[i].low;
-            float* sums = first_tile ? queries[i].out : work.sums;
-            kernels.mix(shares, values + from * v_dim, v_dim, to - from, v_dim, sums);
-            if (first_tile) {
-                queries[i].peak = peak;
-                queries[i].mass = mass;
-            } else {
-                merge(queries[i], peak, mass, sums, v_dim);
-            }
-        }
-    }
-}
-
-}  // namespace
-
-uint64_t attention_scratch(const Plan& plan, const Instruction& now) {
-    const State& state = plan.states[static_cast<size_t>(now.node->state)];
-    return static_cast<uint64_t>(Workspace::floats(state.k_width / state.kv_heads, state.v_width / state.kv_heads)) * sizeof(float);
-}
-
 void run_attention(const Step& s, const Instruction& now) {
-    const Node& node = *now.node;
-    KvState& state = s.slots.state(node.state);
-    const int64_t k_dim = state.k_dim(), v_dim = state.v_dim(), kv_heads = node.kv_heads;
-
+    const auto& params = now.node->as<AttentionParams>();
+    RowState& state = s.slots.rows(now.node->states[0]);
     // Every row's keys and values are in place before any row looks: rows of one step see each other as if they had
     // come one by one.
-    s.each_row(Rows::All, kv_heads * (k_dim + v_dim), [&](int64_t i) {
-        const auto row = static_cast<size_t>(i);
-        state.write(s.batch.slots[row], s.batch.positions[row], s.row(now.in[1], i), s.row(now.in[2], i));
-    });
+    append(s, now, params, state);
 
-    const int64_t rows = s.batch.count(now.rows), group = node.heads / kv_heads;
-    const int64_t share = std::max<int64_t>(1, kQueries / group);  // rows of a block
+    const int64_t rows = s.batch.count(now.rows), group = params.heads / params.kv_heads;
+    // Rows of a block; each has a list of its own.
+    const int64_t share = now.has(kSelect) ? 1 : std::max<int64_t>(1, kQueries / group);
     thread_local std::vector<Block> kept;
     std::vector<Block>& blocks = kept;
     blocks.clear();
@@ -120,31 +188,31 @@ void run_attention(const Step& s, const Instruction& now) {
             blocks.push_back({i, i + 1});
     }
     // Heads of one group share keys; they are parted where there would be too little to do for every thread.
-    const int64_t available = static_cast<int64_t>(blocks.size()) * kv_heads;
+    const int64_t available = static_cast<int64_t>(blocks.size()) * params.kv_heads;
     const int64_t wanted_parts = std::clamp<int64_t>((3 * s.pool.threads() + available - 1) / std::max<int64_t>(1, available), 1, group);
     const int64_t heads = std::min((group + wanted_parts - 1) / wanted_parts, kQueries);
     const int64_t parts = (group + heads - 1) / heads;
 
-    s.pool.run(available * parts, [&](int64_t unit, int thread) {
+    s.pool.run(available * parts, [&](int64_t index, int thread) {
         // Late blocks of a long prompt see most positions: begin with them.
-        const Block block = blocks[blocks.size() - 1 - static_cast<size_t>(unit / (kv_heads * parts))];
-        const int64_t kv_head = unit / parts % kv_heads, h0 = unit % parts * heads, h1 = std::min(group, h0 + heads);
-        const Workspace work(s.scratch.floats(thread), k_dim);
-        Query queries[kQueries];
-        int64_t count = 0;
-        for (int64_t i = block.begin; i < block.end; i++) {
-            const int64_t position = s.batch.positions[s.batch.row(now.rows, i)];
-            for (int64_t h = kv_head * group + h0; h < kv_head * group + h1; h++) {
-                const float* q = s.row(now.in[0], i) + h * k_dim;
-                float* to = work.q + count * padded(k_dim);
-                for (int64_t j = 0; j < k_dim; j++) to[j] = q[j] * node.scale;
-                const int64_t low = node.window > 0 ? std::max<int64_t>(0, position + 1 - node.window) : 0;
-                queries[count++] = {s.row(now.out, i) + h * v_dim, low, position + 1, 0, 0};
-            }
-        }
-        const int64_t at = s.batch.slots[s.batch.row(now.rows, block.begin)];
-        attend(s.kernels, state.keys(at, kv_head), state.values(at, kv_head), k_dim, v_dim, queries, count, work);
+        const Block block = blocks[blocks.size() - 1 - static_cast<size_t>(index / (params.kv_heads * parts))];
+        const int64_t kv_head = index / parts % params.kv_heads, h0 = index % parts * heads, h1 = std::min(group, h0 + heads);
+        Unit unit{s, now, params, Workspace(s.scratch.floats(thread), params.sight), slot(block.begin), kv_head};
+        for (int64_t i = block.begin; i < block.end; i++)
+            for (int64_t h = kv_head * group + h0; h < kv_head * group + h1; h++) unit.add(i, h);
+        unit.run(state, list_of(s, now, block.begin));
     });
 }
+
+}  // namespace
+
+extern const Op kAttention{.name = "attention",
+                           .inputs = {2, 6, 0b111100},
+                           .weights = {0, 2, 3},
+                           .states = {1, 2},
+                           .check = check_attention,
+                           .run = run_attention,
+                           .needs = attention_needs,
+                           .history = 2 | 4};
 
 }  // namespace colibri

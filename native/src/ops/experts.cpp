@@ -1,8 +1,10 @@
-// Mixture of experts: choosing them, and running each over all rows that chose it.
+// Mixture of experts: running each over all rows that chose it.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "ops/glu.h"
+#include "ops/route.h"
 #include "ops/step.h"
 
 namespace colibri {
@@ -13,7 +15,7 @@ size_t float_stride(int64_t floats) { return (static_cast<size_t>(floats) * size
 
 size_t act_stride(ActType act, int64_t k) { return (act_bytes(act, k) + 63) / 64 * 64; }
 
-ActType act_of(const Weight& weight) { return type_info(weight.type).act; }
+ActType act_of(const Weight& weight) { return type_info(weight.matrix.type).act; }
 
 // Where the pairs (row, choice) are worked on, sorted by expert.
 struct Workspace {
@@ -92,56 +94,38 @@ void sort_pairs(const Step& s, int routes, int64_t rows, int64_t top_k, int expe
 
 int64_t panel(int64_t outputs, int threads) { return std::clamp<int64_t>(outputs / (int64_t{8} * threads) / 16 * 16, 16, 64); }
 
-const Weight& weight_of(const Plan& plan, int index) { return plan.weights[static_cast<size_t>(index)]; }
+struct ExpertsParams : Params {
+    Glu glu;
+    int64_t top_k;
+};
 
-}  // namespace
-
-uint64_t route_scratch(const Program& program, const Instruction& now) {
-    return float_stride(program.buffers[static_cast<size_t>(now.in[0])].width);
+std::unique_ptr<Params> check_experts(Inspection& at) {
+    const Bank& bank = at.bank();
+    at.same("width of x", at.width(0), bank.width);
+    at.same("width of the result", at.out(), bank.width);
+    // Indices of experts are only ever taken from a route, which can not leave their range.
+    const Routing* routing = routing_of(at.made_by(1));
+    if (!routing) at.refuse("its second input is not made by route");
+    at.same("number of routed experts", routing->experts, bank.experts());
+    auto params = std::make_unique<ExpertsParams>();
+    params->glu = read_glu(at);
+    params->top_k = routing->top_k;
+    return params;
 }
 
-void run_route(const Step& s, const Instruction& now) {
-    const int64_t experts = s.buffer(now.in[0]).width, top_k = now.node->top_k;
-    s.pool.run(s.batch.count(now.rows), [&](int64_t i, int thread) {
-        float* share = s.scratch.floats(thread);
-        std::copy_n(s.row(now.in[0], i), experts, share);
-        s.kernels.softmax(share, experts);
-        float* index = s.row(now.out, i);
-        float* weight = index + top_k;
-        // A NaN ranks below every share, so there are always top_k different experts.
-        const auto rank = [](float p) { return std::isnan(p) ? -1.0f : p; };
-        int64_t held = 0;
-        for (int64_t e = 0; e < experts; e++) {
-            if (held == top_k && !(rank(share[e]) > rank(weight[held - 1]))) continue;
-            int64_t at = held < top_k ? held++ : held - 1;
-            for (; at > 0 && rank(share[e]) > rank(weight[at - 1]); at--) {
-                weight[at] = weight[at - 1];
-                index[at] = index[at - 1];
-            }
-            weight[at] = share[e];
-            index[at] = static_cast<float>(e);
-        }
-        if (now.node->normalise) {
-            float sum = 0;
-            for (int64_t j = 0; j < top_k; j++) sum += weight[j];
-            for (int64_t j = 0; j < top_k; j++) weight[j] /= sum;
-        }
-        for (int64_t j = 0; j < top_k; j++) weight[j] *= now.node->factor;
-    });
-}
-
-uint64_t experts_scratch(const Plan& plan, const Instruction& now, int64_t max_rows) {
-    const Bank& bank = plan.banks[static_cast<size_t>(now.node->bank)];
-    return Workspace(nullptr, bank.experts(), max_rows * now.node->top_k, bank.width, bank.inner,
-                     act_of(weight_of(plan, bank.gate[0])), act_of(weight_of(plan, bank.down[0])))
-        .bytes;
+Needs experts_needs(const Plan& plan, const Node& node, const Limits& limits) {
+    const Bank& bank = plan.banks[static_cast<size_t>(node.bank)];
+    const Workspace work(nullptr, bank.experts(), limits.max_rows * node.as<ExpertsParams>().top_k, bank.width, bank.inner,
+                         act_of(plan.weight(bank.gate[0])), act_of(plan.weight(bank.down[0])));
+    return {work.bytes, 0};
 }
 
 void run_experts(const Step& s, const Instruction& now) {
     const Kernels& kernels = s.kernels;
     const int routes = now.in[1], activations = now.in[2];
-    const int64_t rows = s.batch.count(now.rows), top_k = now.node->top_k, pairs = rows * top_k;
-    const Bank& shape = *now.bank;
+    const auto& params = now.node->as<ExpertsParams>();
+    const int64_t rows = s.batch.count(now.rows), top_k = params.top_k, pairs = rows * top_k;
+    const Bank& shape = s.plan.banks[static_cast<size_t>(now.node->bank)];
     const int64_t width = shape.width, inner = shape.inner;
     const int threads = s.pool.threads();
     const Workspace work(s.scratch.shared.data(), shape.experts(), pairs, width, inner, now.act, now.hidden_act);
@@ -161,14 +145,14 @@ void run_experts(const Step& s, const Instruction& now) {
         const auto p0 = static_cast<size_t>(work.begins[e]), p1 = static_cast<size_t>(work.begins[e + 1]);
         const auto apart = static_cast<int64_t>(work.inner_stride / sizeof(float));
         const auto multiply = [&](const Weight& weight, uint8_t* to) {
-            kernels.matmul(weight.type, weight.data, width, n0, n1, work.x + p0 * work.x_stride, work.x_stride,
+            kernels.matmul(weight.matrix, n0, n1, work.x + p0 * work.x_stride, work.x_stride,
                            static_cast<int64_t>(p1 - p0), reinterpret_cast<float*>(to + p0 * work.inner_stride), apart);
         };
         multiply(*expert.gate, work.gate);
         multiply(*expert.up, work.up);
         for (size_t p = p0; p < p1; p++) {
             const auto row = [&](uint8_t* of) { return reinterpret_cast<float*>(of + p * work.inner_stride) + n0; };
-            kernels.swiglu(row(work.gate), row(work.up), n1 - n0, row(work.hidden));
+            params.glu.run(kernels, row(work.gate), row(work.up), n1 - n0, row(work.hidden));
         }
     });
 
@@ -189,7 +173,7 @@ void run_experts(const Step& s, const Instruction& now) {
         const auto& [e, expert] = loan[unit / down_panels];
         const int64_t n0 = unit % down_panels * down_rows, n1 = std::min(width, n0 + down_rows);
         const auto p0 = static_cast<size_t>(work.begins[e]), p1 = static_cast<size_t>(work.begins[e + 1]);
-        kernels.matmul(expert.down->type, expert.down->data, inner, n0, n1, work.h + p0 * work.h_stride, work.h_stride,
+        kernels.matmul(expert.down->matrix, n0, n1, work.h + p0 * work.h_stride, work.h_stride,
                        static_cast<int64_t>(p1 - p0), reinterpret_cast<float*>(work.down + p0 * work.width_stride),
                        static_cast<int64_t>(work.width_stride / sizeof(float)));
     });
@@ -204,5 +188,14 @@ void run_experts(const Step& s, const Instruction& now) {
                          y, width);
     });
 }
+
+}  // namespace
+
+extern const Op kExperts{.name = "experts",
+                         .inputs = exactly(2),
+                         .check = check_experts,
+                         .run = run_experts,
+                         .needs = experts_needs,
+                         .form = Op::Form::Experts};
 
 }  // namespace colibri

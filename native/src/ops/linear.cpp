@@ -16,7 +16,21 @@ int64_t panel(int64_t outputs, int64_t row_blocks, int threads) {
     return std::clamp<int64_t>(even / 16 * 16, 16, 64);
 }
 
+std::unique_ptr<Params> check_linear(Inspection& at) {
+    at.matrix(0, at.out(), at.width(0));
+    if (at.has_weight(1)) at.vector(1, at.out());
+    return nullptr;
+}
+
 }  // namespace
+
+// Runs as Do::Linear, together with others of its input.
+extern const Op kLinear{.name = "linear",
+                        .inputs = exactly(1),
+                        .weights = {1, 2, 2},
+                        .check = check_linear,
+                        .run = run_linear,
+                        .form = Op::Form::Linear};
 
 void run_linear(const Step& s, const Instruction& now) {
     const int64_t m = s.batch.count(now.rows);
@@ -38,7 +52,7 @@ void run_linear(const Step& s, const Instruction& now) {
         const Weight& weight = *product->weight;
         const int64_t n0 = p * rows, n1 = std::min(weight.rows, n0 + rows), apart = s.floats_apart(product->out);
         float* y = s.row(product->out, i0);
-        s.kernels.matmul(weight.type, weight.data, weight.cols, n0, n1, s.bytes(product->activations, i0),
+        s.kernels.matmul(weight.matrix, n0, n1, s.bytes(product->activations, i0),
                          s.buffer(product->activations).stride, i1 - i0, y, apart);
         if (product->bias)
             for (int64_t i = 0; i < i1 - i0; i++)

@@ -9,8 +9,9 @@
 #include "experts/bank.h"
 #include "graph/compile.h"
 #include "kernels/kernels.h"
+#include "ops/op.h"
 #include "pool.h"
-#include "state/kv.h"
+#include "state/slots.h"
 
 namespace colibri {
 
@@ -18,6 +19,7 @@ namespace colibri {
 struct Batch {
     std::vector<int64_t> tokens, slots, positions;
     std::vector<int64_t> wanted;
+    std::vector<int64_t> place;  // of each row of the step among the wanted ones, or -1
 
     int64_t size() const { return static_cast<int64_t>(tokens.size()); }
     int64_t count(Rows rows) const { return rows == Rows::All ? size() : static_cast<int64_t>(wanted.size()); }
@@ -25,6 +27,17 @@ struct Batch {
     size_t row(Rows rows, int64_t i) const {
         return static_cast<size_t>(rows == Rows::All ? i : wanted[static_cast<size_t>(i)]);
     }
+    // The row of a matrix over `rows` that is row `i` of the step, or -1.
+    int64_t place_in(Rows rows, int64_t i) const { return rows == Rows::All ? i : place[static_cast<size_t>(i)]; }
+    int64_t slot(int64_t i) const { return slots[static_cast<size_t>(i)]; }
+    int64_t position(int64_t i) const { return positions[static_cast<size_t>(i)]; }
+};
+
+// The rows of one slot in a step: rows[0], rows[1], … stand at the positions first, first + 1, …
+struct Run {
+    int64_t slot, first;
+    std::vector<int64_t> rows;
+    int64_t end() const { return first + static_cast<int64_t>(rows.size()); }
 };
 
 struct Turns {
@@ -40,6 +53,7 @@ struct Scratch {
 };
 
 struct Step {
+    const Plan& plan;
     const Program& program;
     const Kernels& kernels;
     Pool& pool;
@@ -49,10 +63,12 @@ struct Step {
     Scratch& scratch;
     const std::vector<Turns>& turns;
     const Batch& batch;
+    const std::vector<Run>& runs;
 
     const Buffer& buffer(int index) const { return program.buffers[static_cast<size_t>(index)]; }
     uint8_t* bytes(int index, int64_t row) const { return arena + buffer(index).offset + static_cast<size_t>(row) * buffer(index).stride; }
     float* row(int index, int64_t row) const { return reinterpret_cast<float*>(bytes(index, row)); }
+    const float* vector(const Instruction& now, size_t weight) const { return plan.weight(*now.node, weight).vector.data(); }
     int64_t floats_apart(int index) const { return static_cast<int64_t>(buffer(index).stride / sizeof(float)); }
 
     // Calls body(row) for every row of an instruction; on this thread alone where waking others would take longer.
@@ -72,25 +88,9 @@ struct Step {
     }
 };
 
-// One function per instruction. None looks at more than its own rows and their past.
+// What the compiler makes of more than one op.
 void run_gather(const Step&, const Instruction&);
 void run_quantize(const Step&, const Instruction&);
-void run_embed(const Step&, const Instruction&);
-void run_rms_norm(const Step&, const Instruction&);
 void run_linear(const Step&, const Instruction&);
-void run_add(const Step&, const Instruction&);
-void run_mul(const Step&, const Instruction&);
-void run_scale(const Step&, const Instruction&);
-void run_clamp(const Step&, const Instruction&);
-void run_swiglu(const Step&, const Instruction&);
-void run_rope(const Step&, const Instruction&);
-void run_attention(const Step&, const Instruction&);
-void run_route(const Step&, const Instruction&);
-void run_experts(const Step&, const Instruction&);
-
-// Bytes of scratch an instruction needs for up to `max_rows` rows: shared, and per thread.
-uint64_t experts_scratch(const Plan&, const Instruction&, int64_t max_rows);
-uint64_t attention_scratch(const Plan&, const Instruction&);
-uint64_t route_scratch(const Program&, const Instruction&);
 
 }  // namespace colibri

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from colibri.chat.conversation import Conversation, TextPart, Tool, ToolCall, Turn, TurnOptions
+from colibri.chat.conversation import Conversation, TextPart, Tool, ToolCall, ToolChoice, Turn, TurnOptions
 from colibri.chat.prompt import Special, Text
 from colibri.compute.checkpoint import Checkpoint
 from colibri.errors import BadRequest, CheckpointError
@@ -39,10 +40,25 @@ def test_tools_are_described_only_where_the_fallback_is_on() -> None:
     assert "look" not in FAMILY.render(OLMOE, Conversation((USER,), TOOLS), TurnOptions()).text
 
 
-@pytest.mark.parametrize("turns", [(), (USER,)])
-def test_only_an_answer_can_be_continued(turns: tuple[Turn, ...]) -> None:
+@pytest.mark.parametrize("turns", [(), (USER,), (USER, Turn("assistant", None, calls=(ToolCall("look", {}),)))])
+@pytest.mark.parametrize("fallback", [False, True])
+def test_only_an_answer_without_calls_can_be_continued(turns: tuple[Turn, ...], fallback: bool) -> None:
     with pytest.raises(BadRequest, match="can be continued"):
-        FAMILY.render(OLMOE, Conversation(turns), TurnOptions(cue="continue"))
+        FAMILY.render(OLMOE, Conversation(turns), TurnOptions(cue="continue", tool_fallback=fallback))
+
+
+def test_a_demand_and_a_named_tool_change_the_description_only() -> None:
+    talk = Conversation((USER,), (*TOOLS, Tool("find", {"type": "function", "function": {"name": "find"}})))
+
+    def text(talk: Conversation, mode: Literal["auto", "required", "named", "none"], name: str | None = None) -> str:
+        return FAMILY.render(OLMOE, talk, TurnOptions(tool_choice=ToolChoice(mode, name), tool_fallback=True)).text
+
+    demanded = text(talk, "required")
+    assert demanded.replace("\nYou must call one of the functions above. Do not answer directly.", "", 1) == text(
+        talk, "auto"
+    )
+    assert text(talk, "named", "look") == text(Conversation((USER,), TOOLS), "required")
+    assert text(talk, "none") == text(Conversation((USER,)), "auto")
 
 
 def test_the_vocabulary_is_the_checkpoints_and_one_id_ends_turns(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""Makes tests/data/chat/prompts.json: what the official Qwen2.5 template prints for the conversations below.
+"""Makes files of tests/data/chat: what official templates print for the conversations below.
 
-    python plugins/qwen/tests/make_chat_data.py MODEL.gguf
+    python plugins/qwen/tests/make_chat_data.py MODEL.gguf prompts.json
+    python plugins/qwen/tests/make_chat_data.py chat_template.jinja prompts-qwen3-next.json
 
-reads the template from the metadata of a Qwen2.5 GGUF file. Needs the `oracle` dependency group.
+The first reads the template from the metadata of a Qwen2.5 GGUF file; the second takes that of Qwen3-Instruct-2507, which
+Qwen3-Next-Instruct shares. Needs the `oracle` dependency group.
 """
 
 from __future__ import annotations
@@ -145,6 +147,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def template_of(path: str) -> str:
+    if path.endswith(".jinja"):
+        return Path(path).read_text(encoding="utf-8")
     field = gguf.GGUFReader(path).fields["tokenizer.chat_template"]
     return str(field.contents())
 
@@ -172,7 +176,7 @@ def main() -> None:
     data = {"template_sha256": hashlib.sha256(template.encode()).hexdigest(), "cases": cases}
     DATA.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, ensure_ascii=False, indent=1) + "\n"
-    (DATA / "prompts.json").write_text(text, encoding="utf-8")
+    (DATA / sys.argv[2]).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

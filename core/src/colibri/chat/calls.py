@@ -42,7 +42,7 @@ class CallReader(Protocol):
 
     def close(self, marked: bool) -> list[Part]:
         """The call ends: `marked` by its marker, else because the output does. The last part is a `tool_end`, or a
-        `tool_cut` if what was read is no call."""
+        `tool_cut` if what was read is no call, or `swallowed` if nobody is to see it."""
         ...
 
 

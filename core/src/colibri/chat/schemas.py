@@ -20,6 +20,7 @@ class ToolSchemas:
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._validators: Mapping[str, Any] = {tool.name: _compile(index, tool) for index, tool in enumerate(tools)}
+        self._declared = {tool.name: _declared(tool.parameters) for tool in tools}
 
     def check(self, name: str, arguments: str) -> None:
         """Raises ModelOutputError (code invalid_model_tool_call) unless `arguments`, in JSON, fit the tool `name`."""
@@ -29,6 +30,10 @@ class ToolSchemas:
             value = json.loads(arguments, object_pairs_hook=_distinct)
         except (ValueError, RecursionError) as error:
             raise ModelOutputError(f"The model's arguments for {name!r} are malformed: {error}.", code=_CODE) from None
+        declared = self._declared[name]
+        unknown = [key for key in value if key not in declared] if declared is not None and isinstance(value, dict) else ()
+        if unknown:
+            raise ModelOutputError(f"The model gave {name!r} the argument {unknown[0]!r}, which it does not have.", code=_CODE)
         fault = next(self._validators[name].iter_errors(value), None)
         if fault is not None:
             where = "".join(f"[{step!r}]" for step in fault.instance_path)
@@ -38,6 +43,13 @@ class ToolSchemas:
     def refuse_cut(self) -> None:
         """The output holds a call that is incomplete or malformed: raises ModelOutputError."""
         raise ModelOutputError("The model wrote an incomplete or malformed tool call.", code=_CODE)
+
+
+def _declared(parameters: Mapping[str, Any]) -> frozenset[str] | None:
+    """The arguments a tool has; None if its schema may allow others than it lists."""
+    listed = parameters.get("properties")
+    others = ("additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf", "if", "unevaluatedProperties")
+    return frozenset(listed) if isinstance(listed, Mapping) and not any(word in parameters for word in others) else None
 
 
 def _compile(index: int, tool: Tool) -> Any:

@@ -88,8 +88,9 @@ class Tokenizer:
         file = Path(spec.file)
         return _from_gguf(file, spec) if file.suffix == ".gguf" else _from_json(file, spec)
 
-    def encode(self, prompt: Prompt) -> list[int]:
-        """The ids of a prompt. Raises CheckpointError if the vocabulary lacks one of its control tokens."""
+    def encode(self, prompt: Prompt, lengths: list[int] | None = None) -> list[int]:
+        """The ids of a prompt; `lengths` gets how many there are up to the end of each piece. Raises CheckpointError if the
+        vocabulary lacks one of its control tokens."""
         ids: list[int] = []
         for piece in prompt.pieces:
             if isinstance(piece, Text):
@@ -102,6 +103,8 @@ class Tokenizer:
                 ids += piece.ids
             else:
                 raise Refusal("This model reads text only.", code="unsupported_content_type", param="messages")
+            if lengths is not None:
+                lengths.append(len(ids))
         return ids
 
     def encode_text(self, text: str) -> list[int]:

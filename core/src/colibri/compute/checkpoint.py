@@ -1,36 +1,89 @@
-"""A model as it lies on disk: its configuration and where each tensor is. Nothing here reads weights."""
+"""A model as it lies on disk: its configuration and where each tensor is. Nothing here reads weights, only small tables."""
 
 from __future__ import annotations
 
+import math
 import re
 import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import CheckpointError
 
-#: Storage types of tensors. Block types hold whole blocks along the last dimension.
-StorageType = Literal["f32", "bf16", "f16", "q8_0", "q4_0", "q5_0", "q4_k", "q6_k"]
-
-#: Storage type -> (values per block, bytes per block).
+#: Storage type -> (values per block, bytes per block). A row holds whole blocks. `u4` and `u8`
+#: are unsigned codes, of which scales say what they stand for, `e8m0` is the power of two 2^(byte - 127), `i64` is for tables.
 BLOCKS: dict[str, tuple[int, int]] = {
     "f32": (1, 4),
     "bf16": (1, 2),
     "f16": (1, 2),
+    "i64": (1, 8),
+    "e4m3": (1, 1),
+    "e8m0": (1, 1),
+    "e2m1": (2, 1),
+    "i8": (1, 1),
+    "u8": (1, 1),
+    "u4": (2, 1),
     "q8_0": (32, 34),
     "q4_0": (32, 18),
+    "q4_1": (32, 20),
     "q5_0": (32, 22),
+    "q5_1": (32, 24),
+    "q2_k": (256, 84),
+    "q3_k": (256, 110),
     "q4_k": (256, 144),
+    "q5_k": (256, 176),
     "q6_k": (256, 210),
+    "iq4_nl": (32, 18),
+    "iq4_xs": (256, 136),
+    "mxfp4": (32, 17),
+    "nvfp4": (64, 36),
 }
+
+#: Unsigned codes -> for how many rows of a grid of scales their zeros lie together in 32 bits.
+ZEROS = {"u4": 8, "u8": 4}
+
+#: Type of a table's numbers, as `Tensor.dtype` spells it -> struct letter; bf16 is the upper half of an f32.
+_NUMBERS = {
+    "f32": "f", "f16": "e", "bf16": "H", "F64": "d", "f64": "d", "BOOL": "?", "I8": "b", "U8": "B", "I16": "h", "U16": "H",
+    "I32": "i", "U32": "I", "U64": "Q", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
+}  # fmt: skip
+
+
+class Scales(Struct, frozen=True):
+    """The scales of a quantised matrix that lie in a tensor of their own.
+
+    Row r of the matrix is row `first + r * every` of what the grid was made for, whose value (row, column) is multiplied by
+    `grid[row // block[0], column // block[1]] * factor`. From unsigned codes `zero` is subtracted first, or
+    `zeros[i // n, j * n + i % n]` for the grid's row i and column j, where n is ZEROS[dtype].
+    A tensor of several matrices has a grid, or one grid for all, and a factor for each (`factors`, or `factor` for all).
+    """
+
+    grid: Tensor
+    block: tuple[int, int]
+    first: int = 0
+    every: int = 1
+    factor: float = 1.0
+    zeros: Tensor | None = None
+    zero: int = 0
+    factors: tuple[float, ...] = ()
+
+    def part(self, index: int) -> Scales:
+        """The scales of the `index`-th matrix."""
+        grid = self.grid.part(index if self.grid.shape[0] > 1 else 0)
+        zeros = None if self.zeros is None else self.zeros.part(index)
+        factor = self.factors[index] if self.factors else self.factor
+        return replace(self, grid=grid, zeros=zeros, factor=factor, factors=())
 
 
 class Tensor(Struct, frozen=True):
-    """Where a tensor lies. `shape` is row-major, outermost first; `dtype` is a StorageType or, for a type that
-    cannot be computed with, the file's own word for it."""
+    """Where a tensor lies. `shape` is row-major, outermost first; `dtype` is a storage type (a key of BLOCKS) or, for a type
+    that cannot be computed with, the file's own word for it. `nbytes` spans all of it; rows of a matrix begin `pitch` bytes
+    apart, 0 if they lie one behind the other."""
 
     name: str
     dtype: str
@@ -38,14 +91,86 @@ class Tensor(Struct, frozen=True):
     file: Path
     offset: int
     nbytes: int
+    pitch: int = 0
+    scales: Scales | None = None
 
     def part(self, index: int) -> Tensor:
         """The `index`-th slice of the outermost dimension, as a tensor of its own."""
-        if len(self.shape) < 2 or not 0 <= index < self.shape[0]:
-            reason = f"has shape {list(self.shape)}, there is no part {index}"
-            raise CheckpointError(reason, file=self.file, tensor=self.name)
+        plain = len(self.shape) > 2 or (not self.pitch and self.scales is None)
+        if len(self.shape) < 2 or not 0 <= index < self.shape[0] or not plain:
+            raise self.error(f"has shape {list(self.shape)}, there is no part {index}")
         size = self.nbytes // self.shape[0]
-        return Tensor(f"{self.name}[{index}]", self.dtype, self.shape[1:], self.file, self.offset + index * size, size)
+        scales = None if self.scales is None else self.scales.part(index)
+        offset = self.offset + index * size
+        name = f"{self.name}[{index}]"
+        return Tensor(name, self.dtype, self.shape[1:], self.file, offset, size, self.pitch, scales)
+
+    def rows(self, start: int, stop: int, every: int = 1) -> Tensor:
+        """Rows `start`, `start + every`, … below `stop` of a matrix, as a matrix of its own."""
+        if len(self.shape) != 2 or every < 1 or not 0 <= start < stop <= self.shape[0]:
+            raise self.error(f"has shape {list(self.shape)}, there are no rows {start} to {stop}")
+        count = (stop - start + every - 1) // every
+        row = self.row_bytes
+        pitch = self.pitch or row
+        scales = self.scales
+        if scales is not None:
+            scales = replace(scales, first=scales.first + start * scales.every, every=scales.every * every)
+        name = f"{self.name}[{start}:{stop}{f':{every}' if every > 1 else ''}]"
+        offset, size = self.offset + start * pitch, (count - 1) * pitch * every + row
+        dense = pitch * every == row
+        return Tensor(
+            name, self.dtype, (count, self.shape[1]), self.file, offset, size, 0 if dense else pitch * every, scales
+        )
+
+    def reshaped(self, *shape: int) -> Tensor:
+        """The same values in another shape."""
+        if math.prod(shape) != self.values or self.pitch or self.scales is not None:
+            raise self.error(f"has shape {list(self.shape)}, {list(shape)} is needed")
+        return replace(self, shape=shape)
+
+    @property
+    def values(self) -> int:
+        """How many values it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of a matrix, or of a vector."""
+        block, size = BLOCKS[self.dtype]
+        return self.shape[-1] // block * size
+
+    def numbers(self, most: int = 1 << 16) -> list[float] | list[int]:
+        """What a small table holds, row by row. Raises CheckpointError if it is larger than `most` numbers, or if one of
+        them is infinite or not a number."""
+        letter, count = _NUMBERS.get(self.dtype), math.prod(self.shape)
+        if letter is None or self.pitch or self.scales is not None:
+            raise self.error(f"is stored as {self.dtype[:32]}, plain numbers are needed")
+        if count > most:
+            raise self.error(f"holds {count} numbers, at most {most} are expected")
+        try:
+            with self.file.open("rb") as stream:
+                stream.seek(self.offset)
+                data = stream.read(self.nbytes)
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror}") from None
+        if len(data) != count * struct.calcsize(f"<{letter}"):
+            raise self.error("was cut short while it was read")
+        values = struct.unpack(f"<{count}{letter}", data)
+        if self.dtype == "bf16":
+            values = struct.unpack(f"<{count}f", b"".join(struct.pack("<I", value << 16) for value in values))
+        if not all(map(math.isfinite, values)):
+            raise self.error("holds a value that is infinite or not a number")
+        return list(values)
+
+    def error(self, reason: str) -> CheckpointError:
+        """An error about this tensor."""
+        return CheckpointError(reason, file=self.file, tensor=self.name)
+
+
+def parts_of(tensor: Tensor) -> list[Tensor]:
+    """Everything that must be read to compute with a tensor: itself, and its scales."""
+    scales = tensor.scales
+    return [tensor] if scales is None else [tensor, scales.grid, *([] if scales.zeros is None else [scales.zeros])]
 
 
 class Checkpoint(Struct, frozen=True):
@@ -73,6 +198,10 @@ class Checkpoint(Struct, frozen=True):
             return self.tensors[name]
         except KeyError:
             raise CheckpointError("is missing", file=self.path, tensor=name) from None
+
+    def numbers(self, name: str, most: int = 1 << 16) -> list[float] | list[int]:
+        """What the small table called `name` holds (see Tensor.numbers)."""
+        return self.tensor(name).numbers(most)
 
 
 _SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.\w+)", re.DOTALL)

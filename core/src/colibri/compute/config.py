@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import CheckpointError
 from .checkpoint import Checkpoint
+
+T = TypeVar("T")
 
 
 class Config:
     """The keys of config.json, or of a GGUF file's metadata below its architecture's name. A null counts as absent."""
 
-    def __init__(self, values: Mapping[str, Any], file: Path, prefix: str = "") -> None:
-        self.values, self.file, self.prefix = values, file, prefix
+    def __init__(self, values: Mapping[str, Any], file: Path, prefix: str = "", *, gguf: bool = False) -> None:
+        self.values, self.file, self.prefix, self.gguf = values, file, prefix, gguf
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Config:
         """The configuration of a checkpoint of either format."""
         if checkpoint.format == "gguf":
-            return cls(checkpoint.metadata, checkpoint.path, f"{checkpoint.model_type}.")
+            return cls(checkpoint.metadata, checkpoint.path, f"{checkpoint.model_type}.", gguf=True)
         return cls(checkpoint.config, checkpoint.path / "config.json")
 
     def error(self, key: str, reason: str) -> CheckpointError:
@@ -33,6 +34,10 @@ class Config:
         """The raw value, or None."""
         return self.values.get(self.prefix + key)
 
+    def spelling(self, *keys: str) -> str:
+        """Of several names of one value the first that is there, or else the first."""
+        return next((key for key in keys if self.get(key) is not None), keys[0])
+
     def size(self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 31) -> int:
         """A whole number from `least` to `most`; required without a default."""
         value = self._required(key, default)
@@ -40,11 +45,12 @@ class Config:
             raise self.error(key, f"must be a whole number from {least} to {most}, not {_short(value)}")
         return value
 
-    def number(self, key: str, default: float | None = None) -> float:
-        """A positive finite number; required without a default."""
+    def number(self, key: str, default: float | None = None, *, above: float = 0.0, below: float = 1e30) -> float:
+        """A number between `above` and `below`, by default a positive one; required without a default."""
         value = self._required(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30 or not math.isfinite(value):
-            raise self.error(key, f"must be a positive number, not {_short(value)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
+            wanted = "a positive number" if above == 0 else f"a number between {above:g} and {below:g}"
+            raise self.error(key, f"must be {wanted}, not {_short(value)}")
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -61,6 +67,19 @@ class Config:
             raise self.error(key, f"must be a string, not {_short(value)}")
         return value
 
+    def choices(self, key: str, count: int, meanings: Mapping[Any, T]) -> tuple[T, ...] | None:
+        """What a list of `count` strings or whole numbers means, such as one for each layer; None if absent."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != count:
+            raise self.error(key, f"must be a list of {count} values, not {_short(value)}")
+        for item in value:
+            if isinstance(item, bool) or not isinstance(item, str | int) or item not in meanings:
+                known = ", ".join(str(word) for word in meanings)
+                raise self.error(key, f"has {_short(item)} in it; {known} can be computed")
+        return tuple(meanings[item] for item in value)
+
     def split(self, key: str, parts: int, whole_key: str, whole: int) -> int:
         """whole / parts, as the two keys gave them: the parts must divide the whole."""
         if whole % parts:
@@ -76,6 +95,10 @@ class Config:
             raise self.error(key, f"must be an object, not {_short(value)}")
         prefix = f"{self.prefix}{key}."
         return Config({prefix + name: item for name, item in value.items()}, self.file, prefix)
+
+    def text(self) -> Config:
+        """The part about the language model: `text_config` where a model has other parts too, else all of it."""
+        return self.part("text_config") or self
 
     def check_plain(self) -> None:
         """Refuse, by name, a repository whose weights are stored in a quantised format of its own."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..errors import CheckpointError, ColibriError, PluginError, SettingError
 from ..family import Family
-from .checkpoint import Checkpoint, Tensor
+from .checkpoint import Checkpoint, Tensor, parts_of
 from .graph import Graph
 from .plan import Plan
 from .runtime import Runtime
@@ -18,6 +18,9 @@ GIB = 1 << 30
 
 #: Context in tokens where the user names none: a model's own limit is often more than its memory can hold.
 DEFAULT_CONTEXT = 4096
+
+#: Rows of a step where nobody says otherwise.
+DEFAULT_ROWS = 256
 
 
 class Sizes(Struct, frozen=True):
@@ -56,12 +59,14 @@ def context_for(plan: Plan, wanted: int) -> int:
     return wanted
 
 
-def plan_bytes(plan: Plan, tensors: Mapping[str, Tensor], *, context: int, slots: int) -> Sizes:
-    """What weights and states take, in bytes, for `slots` slots of `context` tokens."""
+def plan_bytes(
+    plan: Plan, tensors: Mapping[str, Tensor], *, context: int, slots: int, max_rows: int = DEFAULT_ROWS
+) -> Sizes:
+    """What weights and states take, in bytes, for `slots` slots of `context` tokens and steps of `max_rows`."""
     streamed = {index for bank in plan.banks for kind in (bank.gate, bank.up, bank.down) for index in kind}
-    sizes = [tensors[weight.name].nbytes for weight in plan.weights]
+    sizes = [sum(part.nbytes for part in parts_of(tensors[weight.name])) for weight in plan.weights]
     experts = sum(sizes[index] for index in streamed)
-    kv = sum(4 * (state.k_width + state.v_width) for state in plan.states) * context * slots
+    kv = sum(state.bytes(context, max_rows) for state in plan.states) * slots
     return Sizes(sum(sizes) - experts, experts, kv)
 
 
@@ -71,7 +76,7 @@ def load_runtime(
     *,
     context: int = 0,
     slots: int = 1,
-    max_rows: int = 256,
+    max_rows: int = DEFAULT_ROWS,
     threads: int = 0,
     isa: str = "",
     progress: Callable[[str, float], None] | None = None,
@@ -85,7 +90,7 @@ def load_runtime(
 
     plan, tensors = declare(family, checkpoint)
     length = context_for(plan, context)
-    size = plan_bytes(plan, tensors, context=length, slots=slots)
+    size = plan_bytes(plan, tensors, context=length, slots=slots, max_rows=max_rows)
     memory = psutil.virtual_memory().total
     # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
     if size.kv > memory:

@@ -12,12 +12,9 @@ import psutil
 from .. import _native
 from ..errors import CheckpointError, EngineError, SettingError
 from ..family import Sampling
-from .checkpoint import Tensor
+from .checkpoint import Tensor, parts_of
 from .plan import Node, Plan, Weight
 from .runtime import Row
-
-#: How an op's word attributes are numbered in the native runtime.
-_WORDS: dict[str, dict[str, int]] = {"score": {"softmax": 0}}
 
 #: Bytes read at a time while weights are brought into memory.
 _READ = 8 << 20
@@ -29,9 +26,11 @@ _NOTHING = -2
 class NativeRuntime:
     """A plan compiled by colibri._native with its slots. Implements compute.runtime.Runtime."""
 
-    def __init__(self, runtime: _native.Runtime, *, vocab: int, slots: int, context: int, cache: int) -> None:
+    def __init__(
+        self, runtime: _native.Runtime, *, vocab: int, slots: int, context: int, cache: int, sequential: bool
+    ) -> None:
         """`cache` is what full slots take, in bytes."""
-        self.vocab, self.slots, self.context = vocab, slots, context
+        self.vocab, self.slots, self.context, self.sequential = vocab, slots, context, sequential
         self._cache = cache
         self.max_rows = runtime.max_rows
         self._runtime = runtime
@@ -74,12 +73,12 @@ class NativeRuntime:
         for bank in plan.banks:
             builder.bank(bank.width, bank.inner, bank.gate, bank.up, bank.down)
         for state in plan.states:
-            builder.kv(state.k_width, state.v_width)
+            builder.state(state.kind == "recurrent", state.planes, state.window, state.every)
         for node in plan.nodes:
             _add_node(builder, node)
         runtime = builder.build(plan.logits, max_rows, slots, context, threads, isa)
-        cache = sum(4 * (state.k_width + state.v_width) for state in plan.states) * context * slots
-        return cls(runtime, vocab=plan.vocab, slots=slots, context=context, cache=cache)
+        cache = sum(state.bytes(context, max_rows) for state in plan.states) * slots
+        return cls(runtime, vocab=plan.vocab, slots=slots, context=context, cache=cache, sequential=plan.sequential)
 
     def step(self, rows: Sequence[Row]) -> list[int]:
         """Run the rows and return a token for each row with `sampling`, in order. Raises ValueError for rows that break
@@ -104,9 +103,21 @@ class NativeRuntime:
         """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
         return memoryview(self._runtime.logits(index)).cast("f")  # type: ignore[return-value]  # mypy: memoryview[int]
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` positions of a slot to another."""
-        self._runtime.copy(source, target, length)
+    def copy(self, source: int, target: int, length: int) -> int:
+        """Make a slot what another one was at `length` positions, or before; returns the length."""
+        return self._runtime.copy(source, target, length)
+
+    def reach(self, slot: int, length: int) -> int:
+        """The greatest length, no more than `length`, that a slot can be taken back to."""
+        return self._runtime.reach(slot, length)
+
+    def rewind(self, slot: int, length: int) -> int:
+        """Take a slot back to `length` positions, or to the nearest length before; returns it."""
+        return self._runtime.rewind(slot, length)
+
+    def remember(self, slot: int) -> None:
+        """Make sure that a slot can be taken back to its present length."""
+        self._runtime.remember(slot)
 
     def describe(self) -> str:
         """Threads, code path and memory in one line."""
@@ -134,51 +145,62 @@ def _new_sampler(sampling: Sampling, seed: int) -> _native.Sampler:
 def _map(builder: _native.Builder, plan: Plan, tensors: Mapping[str, Tensor]) -> dict[Path, int]:
     files: dict[Path, int] = {}
     for weight in plan.weights:
-        file = tensors[weight.name].file
-        if file not in files:
-            try:
-                files[file] = builder.file(os.fspath(file))
-            except ValueError as error:
-                raise CheckpointError(str(error)) from None
+        for tensor in parts_of(tensors[weight.name]):
+            if tensor.file not in files:
+                try:
+                    files[tensor.file] = builder.file(os.fspath(tensor.file))
+                except ValueError as error:
+                    raise CheckpointError(str(error)) from None
     return files
 
 
 def _add_weight(builder: _native.Builder, weight: Weight, tensor: Tensor, files: Mapping[Path, int]) -> None:
     if tensor.shape != weight.shape:
-        reason = f"has shape {list(tensor.shape)}, {list(weight.shape)} is needed"
-        raise CheckpointError(reason, file=tensor.file, tensor=tensor.name)
+        raise tensor.error(f"has shape {list(tensor.shape)}, {list(weight.shape)} is needed")
     rows, cols = weight.shape if len(weight.shape) == 2 else (1, weight.shape[0])
     try:
-        builder.weight(weight.name, tensor.dtype, rows, cols, files[tensor.file], tensor.offset)
+        index = builder.weight(weight.name, tensor.dtype, rows, cols, files[tensor.file], tensor.offset, tensor.pitch)
+        if (scales := tensor.scales) is not None:
+            grid, zeros = (_place(part, files) for part in (scales.grid, scales.zeros))
+            builder.scales(index, grid, zeros, scales.block, scales.first, scales.every, scales.factor, scales.zero)
     except (ValueError, TypeError) as error:  # TypeError: a number beyond 64 bits
         reason = " ".join(str(error).split()) if isinstance(error, ValueError) else "its shape or offset is out of range"
-        raise CheckpointError(reason, file=tensor.file, tensor=tensor.name) from None
+        raise tensor.error(reason) from None
+
+
+def _place(grid: Tensor | None, files: Mapping[Path, int]) -> tuple[str, int, int, int, int] | None:
+    """A grid of scales as the native runtime takes it: a vector has one column, a number is a grid of one."""
+    if grid is None:
+        return None
+    rows, cols = (*grid.shape, 1, 1)[:2]
+    return grid.dtype, files[grid.file], grid.offset, rows, cols
 
 
 def _add_node(builder: _native.Builder, node: Node) -> None:
     ints: dict[str, int] = {}
     floats: dict[str, float] = {}
-    inv_freq: tuple[float, ...] = ()
+    words: dict[str, str] = {}
+    int_lists: dict[str, list[int]] = {}
+    float_lists: dict[str, list[float]] = {}
     for name, value in node.attrs.items():
         if isinstance(value, str):
-            try:
-                ints[name] = _WORDS[name][value]
-            except KeyError:
-                raise ValueError(f"{node.op}: {name} {value!r} is not known to the native runtime") from None
+            words[name] = value
         elif isinstance(value, int):
             ints[name] = int(value)
         elif isinstance(value, float):
             floats[name] = value
-        elif name == "inv_freq":
-            inv_freq = value
+        elif all(isinstance(number, int) for number in value):
+            int_lists[name] = [int(number) for number in value]
         else:
-            raise ValueError(f"{node.op}: attribute {name!r} can't be a list of numbers")
-    builder.node(node.op, node.inputs, node.out, node.weights, node.bank, node.state, ints, floats, inv_freq)
+            float_lists[name] = [float(number) for number in value]
+    lists = int_lists, float_lists
+    builder.node(node.op, node.inputs, node.out, node.weights, node.bank, node.states, ints, floats, words, *lists)
 
 
 def _read_ahead(tensors: Sequence[Tensor], progress: Callable[[str, float], None]) -> None:
     """Read the weights once, in file order, so that the first request doesn't wait for the disk page by page. A model
     that memory can't hold is left to be read as it is used."""
+    tensors = [part for tensor in tensors for part in parts_of(tensor)]
     total = sum(tensor.nbytes for tensor in tensors)
     if total > psutil.virtual_memory().available:
         progress("weights exceed free memory: reading them as they are used", 1.0)

@@ -1,26 +1,110 @@
 """A model's forward pass as data: what a family's `graph` declares and the runtime, the planner and the tests read.
 
 Every value is a matrix [rows, width] of float32, one row per token of the step. Which rows those are, which slot a
-row belongs to and at which position it stands is the step's business, not the plan's. The operations:
+row belongs to and at which position it stands is the step's business, not the plan's. The operations, with their inputs,
+weights and states (`?`: may be absent, which an index of -1 says) and their attributes:
 
-    embed(; weight [vocab, width])                      the row of `weight` of each token
-    rms_norm(x; weight [w]) eps, group                  w * x / sqrt(mean(x^2) + eps); `group` > 0: the mean is taken over
-                                                        every run of `group` values and w has `group` values
-    linear(x; weight [out, in], bias [out]?)            x @ weight.T + bias
-    add(a, b)  mul(a, b)                                elementwise
-    scale(x) factor                                     x * factor
+Values
+    embed(; table [vocab, width])                       the row of `table` of each token
+    slice(x) group, offset, width                       of every run of `group` values, the `width` from `offset` on
+    concat(a, b, …) groups                              run i of `groups` of the result is run i of every input in turn
+    tile(x) times                                       the whole row, `times` times
+    sum(x) group                                        the sum of every run of `group` values
+    mix(x, shares?) n                                   of n equal runs the sum, each times its share; without, the mean
+
+Elementwise
+    add(a, b)  mul(a, b)                                b may be narrower by a whole factor: each of its values then
+                                                        meets a run of a's
+    scale(x) factor, shift                              x * factor + shift
     clamp(x) low, high                                  elementwise limits
-    swiglu(gate, up)                                    silu(gate) * up
-    rope(x; ) heads, head_dim, offset, inv_freq, factor, interleaved
-                                                        rotates 2*len(inv_freq) values of each head from `offset` on;
-                                                        half-split pairs (j, j+n) or interleaved pairs (2j, 2j+1);
-                                                        cos and sin are multiplied by `factor`
-    attention(q, k, v; ) state, heads, kv_heads, scale, window
-                                                        appends k and v to the row's slot at the row's position, then causal
-                                                        softmax attention over the slot; window 0 is unlimited
-    route(scores) top_k, score, normalise, factor       expert choice per row: `score` is "softmax" over all experts; ties go
-                                                        to the lower index; value [rows, 2*top_k]: indices, then weights
-    experts(x, routes; ) bank                           sum over the chosen e of weight_e * down_e(silu(gate_e x) * up_e x)
+    add_weight(x; w [n])  mul_weight(x; w [n])          w, as often as it fits into the row
+    activate(x) kind, limit                             silu, sigmoid, softplus, tanh; softcap: limit * tanh(x / limit);
+                                                        root: sign(x) * sqrt(max(|x|, limit))
+    glu(gate, up) kind, limit, beta, linear_beta        silu: silu(gate) * up; with a limit, gate is at most it and up lies
+                                                        in -limit..limit
+                                                        situ: beta * tanh(gate / beta) * sigmoid(gate)
+                                                        * linear_beta * tanh(up / linear_beta)
+    log_scale(x) floor, alpha                           x * (1 + alpha * ln(max((position + 1) / floor, 1)))
+
+Norms
+    rms_norm(x; w?) eps, group, unit                    w * x / sqrt(mean(x^2) + eps), the mean over the row, or over every
+                                                        run of `group` > 0 values; w has a run's width or the row's;
+                                                        `unit`: 1 + w in place of w
+    layer_norm(x; w, b) eps                             w * (x - mean) / sqrt(variance + eps) + b
+    l2_clip(x) group, limit                             every run times min(1, limit / (its length + 1e-6))
+    softmax(x) group                                    over every run
+
+Products
+    linear(x; w [out, in], bias [out]?)                 x @ w.T + bias
+    linear_groups(x; w) groups, first, stride, transposed
+                                                        run i of `groups` of x times the rows of w from first + i * stride
+                                                        on: as many rows as a run of the result has values, or, if
+                                                        `transposed`, as a run of x has: run @ rows
+    rope(x) heads, head_dim, offset, inv_freq, factor, interleaved, inverse
+                                                        rotates 2*len(inv_freq) values of each head from `offset` on by
+                                                        the row's position, or back; half-split pairs (j, j+n) or
+                                                        interleaved pairs (2j, 2j+1); cos and sin are multiplied by `factor`
+
+Sequences. Each appends to its own state at the row's position, then looks at what stands there up to that position.
+    attention(q, k, v?, select?, sink?, distance?; sinks [heads]?, profile [d, extent]?) states: kv, pooled?
+                heads, kv_heads, scale, window, every
+                                                        causal softmax attention. Without v a key's first values are its
+                                                        value, as many as a head of the result has. window n: the last n
+                                                        rows. select: only those (see `select`). pooled: besides, the rows
+                                                        of that state, one for every `every` positions, that are complete,
+                                                        or those of them that are selected. sink (per row and head) or
+                                                        sinks (per head): one more logit, that has no value. distance
+                                                        [rows, heads*d]: a logit gains the head's d values times the
+                                                        profile's column of how far back the key stands, up to `extent`
+    select(q, k?, weights?) states: keys heads, scale, budget, every, expand
+                                                        the best rows of `keys` (one for every `every` positions, complete
+                                                        ones only; k is appended first) by
+                                                        sum over heads of weight * max(0, q.key * scale): row numbers,
+                                                        rising, then -1. `expand`: the positions of those rows, and of the
+                                                        rows' incomplete last one. Ties go to the lower row
+    pool(x, gate?; ape [every, width]?, norm [d]?) states: raw, pooled
+                every, overlap, eps, unit, offset, inv_freq, factor, interleaved
+                                                        makes no value. A complete run of `every` positions gives one row
+                                                        of `pooled`: the sum of x by softmax(gate + ape) over the run's
+                                                        positions for each column, or without gate the mean; then rms_norm
+                                                        with norm, then rope at the run's first position. `overlap`: x, gate
+                                                        and ape are twice as wide, and the run's second halves are joined
+                                                        by the first halves of the run before
+    conv(x, taps?; w) states: raw  kernel, dilation, lags
+                                                        y_t = sum over lag of w[c, kernel-1-lag] * x_{t - lag*dilation}.
+                                                        `lags`: w is [kernel, width], by lag; taps [rows, runs*kernel] are
+                                                        added to every column's of their run
+    delta(q, k, v, decay, beta) states: memory  heads, key_heads
+                                                        gated delta rule, a memory S [dk, dv] per head: q, k are brought to
+                                                        length 1 (x / sqrt(sum(x^2) + 1e-6)), q is divided by sqrt(dk);
+                                                        S *= exp(decay) (per head, or per head and row of S);
+                                                        S += k (beta (v - S.T k)).T; y = S.T q. Heads share keys in runs
+    decay(x; a_log [>= heads], bias [width]) heads, bound
+                                                        -exp(a_log) * softplus(x + bias) with one a_log a head; with a bound
+                                                        bound * sigmoid(exp(a_log) * (x + bias))
+    ngram(; table, …) states: tokens  orders, heads, dim, eos, multipliers, sizes, offsets
+                                                        hashed n-grams of the last tokens, `heads` rows of the table (its
+                                                        parts one below the other) for each n from 2 to `orders`; `eos`
+                                                        stands for tokens from the last `eos` before the own one back
+    hash: xor of token_{t-s} * multipliers[s] over s < n; row: hash mod sizes[i] + offsets[i]
+
+Streams: a row holds n streams
+    sinkhorn(x; base [(2+n)n], scale [3]) n, iterations, eps
+                                                        from mixing logits [pre n | post n | joint n*n]: sigmoid + eps,
+                                                        2 * sigmoid, and a doubly stochastic matrix
+    spread(x, y, coefficients) n                        stream k becomes post_k * y + sum over j of joint[j, k] * x_j
+
+Experts
+    route(scores; bias [experts]?, table [vocab, top_k]?) top_k, score, groups, top_groups, normalise, factor, shared
+                                                        expert choice per row. `score`: softmax, sigmoid or root_softplus
+                                                        (sqrt of softplus) of the scores. The best by score + bias, of the
+                                                        `top_groups` of `groups` runs whose two best are best together; or
+                                                        those that the table names for the token. Ties go to the lower
+                                                        index. Value: indices, then weights (the scores, made to sum to 1
+                                                        if `normalise`, times `factor`), then those of the `shared` last
+                                                        scores, which are always chosen and share in the sum
+    experts(x, routes) bank, kind, limit, beta, linear_beta
+                                                        sum over the chosen e of weight_e * down_e(glu(gate_e x, up_e x))
 
 Weights, banks and states are referred to by their index in the plan.
 """
@@ -33,7 +117,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-Attr = int | float | bool | str | tuple[float, ...]
+Attr = int | float | bool | str | tuple[float, ...] | tuple[int, ...]
 
 
 class Weight(Struct, frozen=True):
@@ -58,22 +142,42 @@ class Bank(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """Memory that a slot keeps between steps. `kv`: one row of k_width + v_width float32 per position."""
+    """Memory that a slot keeps between steps, float32.
 
-    kind: Literal["kv"]
-    k_width: int
-    v_width: int
+    `rows`: for each of `planes` a row of so many values per position, or one per `every` positions. With a `window` only
+    the last so many need to be kept. `recurrent`: `planes` values in all, which each position changes.
+    """
+
+    kind: Literal["rows", "recurrent"]
+    planes: tuple[int, ...]
+    window: int = 0
+    every: int = 1
+
+    @property
+    def width(self) -> int:
+        """Values of one row, or of all."""
+        return sum(self.planes)
+
+    def bytes(self, context: int, max_rows: int) -> int:
+        """Memory for a slot of `context` tokens, where a step takes at most `max_rows` rows."""
+        rows = 1 if self.kind == "recurrent" else -(-context // self.every)
+        return 4 * self.width * (min(rows, 2 * (self.window + max_rows)) if self.window else rows)
+
+    @property
+    def sequential(self) -> bool:
+        """Whether a slot can in general not be cut to a shorter length, only taken back to where it was remembered."""
+        return self.kind == "recurrent" or self.window > 0
 
 
 class Node(Struct, frozen=True):
-    """One operation. `inputs` are value indices, `out` is the value it makes."""
+    """One operation. `inputs` are value indices, `out` is the value it makes, -1 if it makes none."""
 
     op: str
     inputs: tuple[int, ...]
     out: int
     weights: tuple[int, ...] = ()
     bank: int = -1
-    state: int = -1
+    states: tuple[int, ...] = ()
     attrs: dict[str, Attr] = {}
 
 
@@ -88,6 +192,11 @@ class Plan(Struct, frozen=True):
     banks: tuple[Bank, ...]
     states: tuple[State, ...]
     logits: int
+
+    @property
+    def sequential(self) -> bool:
+        """Whether slots must be remembered to be taken back (see State)."""
+        return any(state.sequential for state in self.states)
 
     def hash(self) -> str:
         """A stable identity of the computation (hex), whatever file the weights come from."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .checkpoint import Tensor
-from .plan import Node, Plan
+from .plan import Node, Plan, State
 
 
 def plan_lines(plan: Plan, tensors: Mapping[str, Tensor]) -> Iterator[str]:
@@ -14,7 +14,7 @@ def plan_lines(plan: Plan, tensors: Mapping[str, Tensor]) -> Iterator[str]:
     first = 0
     for index, state in enumerate(plan.states, 1):
         if index == len(plan.states) or plan.states[index] != state:
-            yield f"states {first} to {index - 1}: {state.kind}, {state.k_width} + {state.v_width} values a position each"
+            yield f"states {first} to {index - 1}: {_state(state)}"
             first = index
     for node in plan.nodes:
         yield _line(plan, tensors, node)
@@ -22,18 +22,28 @@ def plan_lines(plan: Plan, tensors: Mapping[str, Tensor]) -> Iterator[str]:
 
 
 def _line(plan: Plan, tensors: Mapping[str, Tensor], node: Node) -> str:
-    parts = [f"%{node.out} [{plan.widths[node.out]}] = {node.op}", *(f"%{value}" for value in node.inputs)]
+    made = f"%{node.out} [{plan.widths[node.out]}] = " if node.out >= 0 else ""
+    parts = [f"{made}{node.op}", *(f"%{value}" if value >= 0 else "-" for value in node.inputs)]
     for index in node.weights:
+        if index < 0:
+            continue
         weight = plan.weights[index]
         parts.append(f" {weight.name} {list(weight.shape)} {tensors[weight.name].dtype}")
     if node.bank >= 0:
         bank = plan.banks[node.bank]
         types = sorted({tensors[plan.weights[i].name].dtype for kind in (bank.gate, bank.up, bank.down) for i in kind})
         parts.append(f" {bank.name} {len(bank.gate)} x [{bank.inner}, {bank.width}] {'/'.join(types)}")
-    if node.state >= 0:
-        parts.append(f" state={node.state}")
+    if node.states:
+        parts.append(f" state={'+'.join(map(str, node.states))}")
     parts.extend(f" {name}={_short(value)}" for name, value in node.attrs.items() if value or name != "group")
     return " ".join(parts)
+
+
+def _state(state: State) -> str:
+    if state.kind == "recurrent":
+        return f"recurrent, {state.width} values each"
+    place = "position" if state.every == 1 else f"{state.every} positions"
+    return f"rows of {state.width} values a {place} each" + (f", the last {state.window}" if state.window else "")
 
 
 def _short(value: object) -> str:

@@ -27,20 +27,29 @@ class Rope(Struct, frozen=True):
     interleaved: bool = False
 
 
-def rope_for(config: Config, head_dim: int, context: int) -> Rope:
-    """The rotation that config.json or GGUF metadata asks for. `context` is the model's own limit in tokens.
+def rope_for(
+    config: Config, head_dim: int, context: int, *, partial: float = 1.0, layers: str = "", theta: str = "rope_theta"
+) -> Rope:
+    """The rotation that config.json or GGUF metadata asks for. `context` is the model's own limit in tokens, `partial` the
+    part of a head that is rotated where the file does not say. Where kinds of layers differ, `layers` is what
+    rope_parameters calls this kind, and `theta` the key that older files have for its base.
 
     Reads rope_theta, rope_scaling and rope_parameters, or GGUF's rope.* keys; scalings default, linear, llama3 and yarn.
     Raises CheckpointError naming the key.
     """
-    if config.prefix:
+    if config.gguf:
         return _from_gguf(config, head_dim, context)
     rules = config.part("rope_parameters") or config.part("rope_scaling") or Config({}, config.file, "rope_scaling.")
-    theta = rules.number("rope_theta") if rules.get("rope_theta") is not None else config.number("rope_theta", 10000.0)
+    own = rules.part(layers) if layers else None
+    rules = own or rules
+    if own is None and config.get(theta) is not None and (theta != "rope_theta" or rules.get("rope_theta") is None):
+        base = config.number(theta)
+    else:
+        base = rules.number("rope_theta", 10000.0)
     part = rules if rules.get("partial_rotary_factor") is not None else config
-    dims = _rotated(config, head_dim * part.number("partial_rotary_factor", 1.0), head_dim)
+    dims = _rotated(config, head_dim * part.number("partial_rotary_factor", partial), head_dim)
     kind = rules.word("rope_type", rules.word("type", "default"))
-    return _scaled(kind, rules, theta, dims, head_dim, context)
+    return _scaled(kind, rules, base, dims, head_dim, context)
 
 
 def _from_gguf(config: Config, head_dim: int, context: int) -> Rope:

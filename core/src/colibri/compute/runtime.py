@@ -23,13 +23,14 @@ class Row(Struct, frozen=True):
 
 
 class Runtime(Protocol):
-    """What the engine steps. Rows of a slot stand in order at consecutive positions; a row at position p forgets what
-    the slot held from p on."""
+    """What the engine steps. Rows of a slot stand in order at consecutive positions, the first of them at a length the slot
+    has or was taken back to."""
 
     context: int
     slots: int
     vocab: int
     max_rows: int
+    sequential: bool  # slots can only be taken back to where they were remembered
 
     def step(self, rows: Sequence[Row]) -> list[int]:
         """Run the rows (at most `max_rows`) and return a token for each row with `sampling`, in order."""
@@ -39,8 +40,20 @@ class Runtime(Protocol):
         """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
         ...
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` positions of a slot to another."""
+    def copy(self, source: int, target: int, length: int) -> int:
+        """Make a slot what another one was at `length` positions, or at the nearest length before; returns the length."""
+        ...
+
+    def reach(self, slot: int, length: int) -> int:
+        """The greatest length, no more than `length`, that a slot can be taken back to or copied at."""
+        ...
+
+    def rewind(self, slot: int, length: int) -> int:
+        """Take a slot back to `length` positions, or to the nearest length before that is possible; returns it."""
+        ...
+
+    def remember(self, slot: int) -> None:
+        """Make sure that a slot can be taken back to its present length."""
         ...
 
     def describe(self) -> str:

@@ -23,7 +23,7 @@ MAX_DIMS = 8
 _SHARD_NAME = re.compile(r"[^/\\\x00-\x1f]{1,240}\.safetensors")
 
 #: The format's words -> storage types, and -> bits per value. A word not listed here keeps its tensor's size unchecked.
-_STORAGE = {"F32": "f32", "BF16": "bf16", "F16": "f16"}
+_STORAGE = {"F32": "f32", "BF16": "bf16", "F16": "f16", "I64": "i64"}
 _BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
     **dict.fromkeys(("F32", "I32", "U32"), 32),

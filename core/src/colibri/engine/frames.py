@@ -20,7 +20,8 @@ MAX_FRAME = 64 << 20
 class Submit(Struct, frozen=True, tag_field="t", tag="submit"):
     """Generate after `ids`. `max_tokens` is a ceiling; the engine clamps it to the room the context leaves.
 
-    Generation ends at a token of `stop_ids` (the token itself is not sent). `slot` None lets the engine choose.
+    Generation ends at a token of `stop_ids` (the token itself is not sent). `slot` None lets the engine choose. `ways_back`
+    are lengths of the prompt that later prompts may share: an engine that can't cut its state anywhere remembers it there.
     """
 
     id: int
@@ -29,6 +30,7 @@ class Submit(Struct, frozen=True, tag_field="t", tag="submit"):
     sampling: Sampling
     stop_ids: list[int] = []
     slot: int | None = None
+    ways_back: list[int] = []
 
 
 class Stop(Struct, frozen=True, tag_field="t", tag="stop"):

@@ -25,6 +25,9 @@ Emit = Callable[[Accept | Tokens | Done | Error], None]
 
 _SEEDS = 1 << 64
 
+#: How far apart a prompt is remembered at least, in tokens, where slots can't be cut anywhere.
+_EVERY = 1024
+
 
 class _Request:
     """A request in a slot. It prefills until `token`, the last one picked, is there; then it decodes."""
@@ -39,6 +42,7 @@ class _Request:
         self.sampling: Sampling = replace(submit.sampling, seed=random.getrandbits(64) if seed is None else seed % _SEEDS)
         self.token = -1
         self.drawn = 0
+        self.ways_back = set(submit.ways_back)
         self.accepted_at = now
         self.decoding_since: float | None = None
 
@@ -97,7 +101,7 @@ class Planner:
             self._emit(error)
             return
         index = self.slots.nearest(submit.ids, free) if submit.slot is None else submit.slot
-        cached = self.slots.take(index, submit.ids, runtime.copy)
+        cached = self.slots.take(index, submit.ids, runtime)
         limit = min(submit.max_tokens, runtime.context - len(submit.ids))
         request = _Request(submit, self.slots.all[index], limit, self._clock())
         self._requests[request.id] = request
@@ -130,11 +134,23 @@ class Planner:
     def _chunk_of(self, request: _Request, room: int) -> _Part:
         """The next tokens of a prompt; if more follow, it goes to the end of the line."""
         start = len(request.slot.history)
-        tokens = request.prompt[start : start + min(self._chunk, room)]
+        tokens = request.prompt[start : min(start + min(self._chunk, room), self._next_way_back(request, start))]
         last = start + len(tokens) == len(request.prompt)
         if not last:
             self._prefilling.append(request)
         return _Part(request, tokens, takes=last)
+
+    def _next_way_back(self, request: _Request, start: int) -> int:
+        """Where the prompt is to be remembered next: a chunk ends there. The end of the prompt if nowhere."""
+        end = len(request.prompt)
+        if not self._runtime.sequential:
+            return end
+        return min((at for at in (*request.ways_back, (start // _EVERY + 1) * _EVERY) if start < at < end), default=end)
+
+    def _remember(self, request: _Request) -> None:
+        length = len(request.slot.history)
+        if self._runtime.sequential and (length in request.ways_back or length % _EVERY == 0):
+            self._runtime.remember(request.slot.index)
 
     def _compute(self, parts: list[_Part]) -> None:
         try:
@@ -152,6 +168,8 @@ class Planner:
             return
         for part in parts:
             part.request.slot.extend(part.tokens)
+            if part.request.token < 0:
+                self._remember(part.request)
         for part, token in zip([part for part in parts if part.takes], tokens, strict=True):
             self._take(part.request, token)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 #: Positions compared at once; lists compare at C speed.
 _RUN = 512
@@ -17,6 +18,16 @@ def shared(a: Sequence[int], b: Sequence[int]) -> int:
     while at < limit and a[at] == b[at]:
         at += 1
     return min(at, limit)
+
+
+class Ways(Protocol):
+    """How slots are taken back and copied: what a runtime does (see compute.runtime.Runtime)."""
+
+    def reach(self, slot: int, length: int) -> int: ...
+
+    def rewind(self, slot: int, length: int) -> int: ...
+
+    def copy(self, source: int, target: int, length: int) -> int: ...
 
 
 class Slot:
@@ -58,21 +69,22 @@ class Slots:
             return max(kept, key=lambda slot: (lengths[slot.index], slot.used)).index
         return min(slots, key=lambda slot: (slot.used, slot.index)).index
 
-    def take(self, index: int, ids: Sequence[int], copy: Callable[[int, int, int], None] | None = None) -> int:
+    def take(self, index: int, ids: Sequence[int], ways: Ways | None = None) -> int:
         """Give a slot to a prompt and return how many of its tokens need no computation.
 
-        The last prompt token is always computed, because its logits choose the first new token. If another slot shares
-        more and `copy(source, target, length)` is given, the shared positions are copied.
+        The last prompt token is always computed, because its logits choose the first new token. With `ways`, the slot is
+        taken back to what it shares with the prompt; if another slot can give more of it, that is copied instead.
         """
         slot = self.all[index]
         limit = len(ids) - 1
         kept = min(shared(slot.history, ids), limit)
-        if copy is not None:
-            lengths = [min(shared(other.history, ids), limit) for other in self.all]
+        if ways is not None:
+            lengths = [ways.reach(other.index, min(shared(other.history, ids), limit)) for other in self.all]
             source = max(range(len(lengths)), key=lengths.__getitem__)
-            if lengths[source] > kept:
-                kept = lengths[source]
-                copy(source, index, kept)
+            if lengths[source] > lengths[index]:
+                kept = ways.copy(source, index, lengths[source])
+            else:
+                kept = ways.rewind(index, kept)
         slot.history = list(ids[:kept])
         slot.busy = True
         self._touch(slot)

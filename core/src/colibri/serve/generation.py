@@ -147,9 +147,18 @@ class ModelGeneration:
         hold, engine, prepared = self._hold, self._desk.engine, self._prepared
         if engine.ready is None:
             raise unavailable(engine.status)
-        ids = await tokenise(self._tokenizer, prepared.prompt)
+        lengths: list[int] = []
+        ids = await tokenise(self._tokenizer, prepared.prompt, lengths)
         self._go_on()
-        submit = Submit(self._desk.next_id(), ids, prepared.max_tokens, prepared.sampling, prepared.stop_ids, prepared.slot)
+        submit = Submit(
+            self._desk.next_id(),
+            ids,
+            prepared.max_tokens,
+            prepared.sampling,
+            prepared.stop_ids,
+            prepared.slot,
+            [lengths[pieces - 1] for pieces in prepared.ways_back],
+        )
         offer = engine.ready
         error = refusal(submit, context=offer.context, slots=offer.slots, vocab=offer.vocab)
         if error is not None:  # no need to wait for a slot to hear that
@@ -190,11 +199,22 @@ class ModelGeneration:
         hold.reasoning = reader.reasoning_tokens
         self._draft.answer.read(events)
         if reason is not None:
-            if self._recall is not None and reader.stopped is None:  # what follows a stop text was never shown
+            if self._recall is not None and self._is_whole():
                 self._recall.keep(self._draft, self._tokenizer.text(self._draft.ids))
             hold.finish = "tool_calls" if self._draft.answer.whole else reason
             hold.end("completed")
         return merged(events)
+
+    def _is_whole(self) -> bool:
+        """Whether the draft is the turn that was shown. A stop text cuts it somewhere, unless it is a control token, such as
+        the marker of the next turn: then the draft ends in front of that."""
+        stopped, ids = self._prepared.reader.stopped, self._draft.ids
+        if stopped is None:
+            return True
+        if ids[-1] != self._tokenizer.specials.get(stopped):
+            return False
+        del ids[-1]
+        return True
 
     @contextlib.contextmanager
     def _ending(self) -> Iterator[None]:

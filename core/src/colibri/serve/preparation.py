@@ -26,6 +26,7 @@ from .continuation import continues
 from .recall import Recall
 from .refusals import allowed
 from .request import GenerationRequest
+from .ways_back import ways_back
 
 #: Texts longer than this many characters are tokenised in a thread, so that running streams don't stall.
 LONG_TEXT = 100_000
@@ -68,13 +69,18 @@ class Model(Struct, frozen=True):
         fallback = options.tool_fallback or self.settings.tool_fallback
         return with_defaults(replace(options, tool_fallback=fallback), self.variant.capabilities, self.settings.think)
 
+    def render(self, conversation: Conversation, options: TurnOptions) -> Prompt:
+        """The family's prompt."""
+        return self.ask(lambda family: family.render(self.variant, conversation, options), Prompt)
+
     def ask(self, question: Callable[[Family], T], kind: type[T]) -> T:
         """What the family answers. Its own mistakes become a PluginError."""
         return ask(self.family, question, kind)
 
 
 class Prepared(Struct, frozen=True):
-    """A request that this model can serve: the prompt, and how its answer is made and read."""
+    """A request that this model can serve: the prompt, and how its answer is made and read. `ways_back` are numbers of the
+    prompt's pieces that later prompts are likely to begin with."""
 
     prompt: Prompt
     reader: Reader
@@ -82,6 +88,7 @@ class Prepared(Struct, frozen=True):
     max_tokens: int
     sampling: Sampling
     slot: int | None
+    ways_back: tuple[int, ...] = ()
 
 
 def prepare(model: Model, request: GenerationRequest) -> Prepared:
@@ -103,7 +110,7 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         options = replace(options, cue="continue")
     conversation = model.recall.restore(with_known_roles(conversation, variant.capabilities))
     schemas = ToolSchemas(active_tools(conversation, options)) if options.strict_tools else None
-    prompt = model.ask(lambda family: family.render(variant, conversation, options), Prompt)
+    prompt = model.render(conversation, options)
     reader = Reader(
         model.tokenizer,
         model.ask(lambda family: family.output(variant, conversation, options), OutputFormat),
@@ -114,7 +121,8 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         patient=request.ignore_leading_stop,
         schemas=schemas,
     )
-    return _prepared(model, request, prompt, reader, options)
+    prepared = _prepared(model, request, prompt, reader, options)
+    return replace(prepared, ways_back=ways_back(model.render, conversation, options, prompt))
 
 
 def _prepared(model: Model, request: GenerationRequest, prompt: Prompt, reader: Reader, options: TurnOptions) -> Prepared:
@@ -141,8 +149,8 @@ def _tail(prompt: Prompt) -> str:
     return "".join(reversed(pieces))
 
 
-async def tokenise(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """The prompt's token ids."""
+async def tokenise(tokenizer: Tokenizer, prompt: Prompt, lengths: list[int]) -> list[int]:
+    """The prompt's token ids; `lengths` gets how many there are up to the end of each piece."""
     if sum(len(piece.text) for piece in prompt.pieces if isinstance(piece, Text)) > LONG_TEXT:
-        return await asyncio.to_thread(tokenizer.encode, prompt)
-    return tokenizer.encode(prompt)
+        return await asyncio.to_thread(tokenizer.encode, prompt, lengths)
+    return tokenizer.encode(prompt, lengths)

@@ -20,7 +20,8 @@ Arrays = Mapping[str, NDArray[np.floating]]
 #: A storage type for all tensors, or a function from a tensor's name to one.
 Types = str | Callable[[str], str]
 
-_SAFETENSORS = {"f32": "F32", "bf16": "BF16", "f16": "F16"}
+_SAFETENSORS = {"f32": "F32", "bf16": "BF16", "f16": "F16", "e4m3": "F8_E4M3", "e8m0": "F8_E8M0", "i64": "I64", "i8": "I8",
+                "u8": "U8"}  # fmt: skip
 _GGML = {"f32": 0, "f16": 1, "q4_0": 2, "q5_0": 6, "q8_0": 8, "q4_k": 12, "q6_k": 14, "bf16": 30}
 
 
@@ -65,7 +66,7 @@ def write_checkpoint(
 
 
 def write_safetensors(file: Path, arrays: Arrays, *, dtype: Types = "f32") -> Path:
-    """One safetensors file; `dtype` is f32, bf16 or f16."""
+    """One safetensors file; `dtype` is one of plain numbers: f32, bf16, f16, e4m3, e8m0, i64, i8 or u8."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     chunks: list[bytes] = []
     at = 0

@@ -37,12 +37,20 @@ class ScriptedRuntime:
     """
 
     def __init__(
-        self, *, context: int = 64, slots: int = 2, vocab: int = 32, max_rows: int = 8, pick: Pick | None = None
+        self,
+        *,
+        context: int = 64,
+        slots: int = 2,
+        vocab: int = 32,
+        max_rows: int = 8,
+        pick: Pick | None = None,
+        sequential: bool = False,
     ) -> None:
-        self.context, self.slots, self.vocab, self.max_rows = context, slots, vocab, max_rows
+        self.context, self.slots, self.vocab, self.max_rows, self.sequential = context, slots, vocab, max_rows, sequential
         self.steps: list[list[Row]] = []
         self._pick = pick or (lambda digest, position, draw: digest % vocab)
         self._states: list[list[int]] = [[] for _ in range(slots)]
+        self.remembered: list[set[int]] = [{0} for _ in range(slots)]  # lengths, by slot
         self._read: list[int] = []  # the states whose logits can be read
 
     def step(self, rows: Sequence[Row]) -> list[int]:
@@ -58,6 +66,8 @@ class ScriptedRuntime:
                 raise ValueError(f"row out of bounds: {row}")
             if row.position > len(state) or row.position != expected.setdefault(row.slot, row.position):
                 raise ValueError(f"row out of order: {row}")
+            if self.reach(row.slot, row.position) != row.position:
+                raise ValueError(f"the slot can't be cut there: {row}")
             expected[row.slot] += 1
             del state[row.position :]
             state.append(digest(state[-1] if state else 0, row.token))
@@ -80,10 +90,28 @@ class ScriptedRuntime:
         scores[self._read[index] % self.vocab] = 1.0
         return memoryview(scores)
 
-    def copy(self, source: int, target: int, length: int) -> None:
+    def reach(self, slot: int, length: int) -> int:
+        length = min(length, len(self._states[slot]))
+        if not self.sequential or length == len(self._states[slot]):
+            return length
+        return max(at for at in self.remembered[slot] if at <= length)
+
+    def rewind(self, slot: int, length: int) -> int:
+        length = self.reach(slot, length)
+        del self._states[slot][length:]
+        self.remembered[slot] = {at for at in self.remembered[slot] if at <= length}
+        return length
+
+    def copy(self, source: int, target: int, length: int) -> int:
         if length > len(self._states[source]):
             raise ValueError(f"slot {source} holds {len(self._states[source])} positions, not {length}")
+        length = self.reach(source, length)
         self._states[target] = self._states[source][:length]
+        self.remembered[target] = {at for at in self.remembered[source] if at <= length}
+        return length
+
+    def remember(self, slot: int) -> None:
+        self.remembered[slot].add(len(self._states[slot]))
 
     def describe(self) -> str:
         return "scripted runtime, no weights"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from colibri import hookimpl
 from colibri.chat.conversation import Conversation, TurnOptions
-from colibri.chat.fallback import in_words
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
@@ -56,11 +55,10 @@ class Olmoe:
         return Sampling(temperature=0.7, top_p=0.9)
 
     def render(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> Prompt:
-        return prompt.render(in_words(conversation, options) if options.tool_fallback else conversation, options)
+        return prompt.render(conversation, options)
 
     def output(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> OutputFormat:
-        uses_tools = options.tool_fallback and active_tools(conversation, options)
-        return output.WITH_TOOLS if uses_tools else output.PLAIN
+        return output.answer_format(active_tools(conversation, options) if options.tool_fallback else ())
 
     def stops(self, variant: Variant, options: TurnOptions) -> Stops:
         return Stops(specials=(prompt.EOS.token,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from colibri.chat.conversation import Conversation, TurnOptions
+from colibri.chat.fallback import in_words
 from colibri.chat.prompt import Piece, Prompt, Special, prompt
 from colibri.errors import BadRequest
 
@@ -14,11 +15,12 @@ EOS_ID = 50279
 
 
 def render(conversation: Conversation, options: TurnOptions) -> Prompt:
-    """The prompt of a conversation. Raises BadRequest for a continuation of what is no open answer."""
+    """The prompt of a conversation; with the fallback, its tools, calls and results are put into words. Raises BadRequest
+    for a continuation of what is no open answer."""
     turns = conversation.turns
     if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
         raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
-    return prompt(_pieces(conversation, options))
+    return prompt(_pieces(in_words(conversation, options) if options.tool_fallback else conversation, options))
 
 
 def _pieces(conversation: Conversation, options: TurnOptions) -> Iterator[Piece | str]:

@@ -1,4 +1,4 @@
-"""The dense Qwen2 and Qwen2.5 models, their Coders included."""
+"""The Qwen models: Qwen2 and Qwen2.5, Qwen3-Next, Qwen3.6 and Qwen3.8."""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
-from colibri.errors import BadRequest, CheckpointError
+from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
-from . import checkpoint as files
-from . import output, prompt
-from .variants import QWEN2, QWEN2_5_CODER, VARIANTS, variant_of
+from . import instruct, thinking
+from .output import instruct_format, thinking_format
+from .variants import (
+    QWEN2,
+    QWEN2_5,
+    QWEN2_5_CODER,
+    QWEN3_6,
+    QWEN3_8,
+    QWEN3_8_FLASH_NEXT,
+    QWEN3_NEXT,
+    VARIANTS,
+    variant_of,
+)
 
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
@@ -29,8 +39,18 @@ _SPLITS = {
 }
 
 
+#: Models that answer at once, and those that may think before.
+_INSTRUCT = {
+    QWEN2: instruct.QWEN2,
+    QWEN2_5: instruct.QWEN2_5,
+    QWEN2_5_CODER: instruct.QWEN2_5,
+    QWEN3_NEXT: instruct.QWEN3_NEXT,
+}
+_THINKING = {QWEN3_6: thinking.QWEN3_6, QWEN3_8: thinking.QWEN3_8, QWEN3_8_FLASH_NEXT: thinking.QWEN3_8}
+
+
 class Qwen:
-    """Qwen2 and Qwen2.5."""
+    """The Qwen models. Two chat formats are among them: that of models that answer at once, and that of those that think."""
 
     name = "qwen"
     api = FAMILY_API
@@ -39,7 +59,7 @@ class Qwen:
         return VARIANTS
 
     def variant_for(self, checkpoint: Checkpoint) -> Variant | None:
-        return variant_of(checkpoint) if files.matches(checkpoint) else None
+        return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
         if checkpoint.format == "gguf":
@@ -50,18 +70,21 @@ class Qwen:
         return TokenizerSpec(str(file))
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
-        return Sampling(temperature=0.7, top_p=0.8, top_k=20)
+        """What the makers recommend; Qwen3.6 has other values for answers without reasoning."""
+        if variant in _INSTRUCT or (variant == QWEN3_6 and options.thinking is False):
+            return Sampling(temperature=0.7, top_p=0.8, top_k=20)
+        return Sampling(temperature=1.0, top_p=0.95, top_k=20)
 
     def render(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> Prompt:
-        if variant != QWEN2:
-            return prompt.render(conversation, options, persona=prompt.PERSONA)
-        if conversation.tools or any(turn.calls or turn.role == "tool" for turn in conversation.turns):
-            raise BadRequest("Qwen2 has no words for tools, calls and results.", param="messages")
-        return prompt.render(conversation, options, persona=prompt.PERSONA_2)
+        if variant in _THINKING:
+            return thinking.render(conversation, options, _THINKING[variant])
+        return instruct.render(conversation, options, _INSTRUCT[variant])
 
     def output(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> OutputFormat:
-        tools = () if variant == QWEN2 else active_tools(conversation, options)
-        return output.answer_format(tools, bare=variant == QWEN2_5_CODER)
+        tools = active_tools(conversation, options)
+        if variant in _THINKING:
+            return thinking_format(None if options.tool_choice.mode == "none" else tools)
+        return instruct_format(tools if variant != QWEN2 else (), bare=variant == QWEN2_5_CODER)
 
     def stops(self, variant: Variant, options: TurnOptions) -> Stops:
         return Stops(specials=("<|im_end|>", "<|endoftext|>"))

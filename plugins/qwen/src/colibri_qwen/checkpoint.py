@@ -10,8 +10,6 @@ from colibri.compute.checkpoint import Checkpoint, Tensor
 from colibri.compute.config import Config
 from colibri.compute.rope import Rope, rope_for
 
-MODEL_TYPE = "qwen2"
-
 
 class QwenConfig(Struct, frozen=True):
     """The numbers of the forward pass. `windows` holds each layer's attention window in tokens, 0 for none."""
@@ -32,11 +30,6 @@ class QwenConfig(Struct, frozen=True):
         """Read config.json or GGUF metadata. Raises CheckpointError naming the file and the key."""
         config = Config.of(checkpoint)
         return _from_gguf(config, checkpoint) if checkpoint.format == "gguf" else _from_json(config)
-
-
-def matches(checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint is a dense Qwen2 or Qwen2.5."""
-    return checkpoint.model_type == MODEL_TYPE
 
 
 def _from_json(config: Config) -> QwenConfig:

@@ -1,32 +1,31 @@
-"""The forward pass of dense Qwen2 and Qwen2.5 models (https://arxiv.org/abs/2407.10671, section 2.2)."""
+"""The forward pass of every model of this family."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.graph import Graph
+from colibri.errors import CheckpointError
 
-from .checkpoint import QwenConfig, find_gguf
+from .dense import build_dense
+from .flash_next import build_flash_next
+from .hybrid import build_hybrid
+
+#: By `model_type`: that of the whole model, or that of its language model alone.
+_BUILDERS = {
+    "qwen2": build_dense,
+    "qwen3_next": build_hybrid,
+    "qwen3_5": build_hybrid,
+    "qwen3_5_text": build_hybrid,
+    "qwen3_5_moe": build_hybrid,
+    "qwen3_5_moe_text": build_hybrid,
+    "qwen4_exp": build_flash_next,
+    "qwen4_exp_text": build_flash_next,
+}
 
 
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
-    c = QwenConfig.of(checkpoint)
-    if checkpoint.format == "gguf":
-        g.find = partial(find_gguf, checkpoint)
-    g.context(c.context)
-    embedding = g.w("model.embed_tokens.weight", rows=c.vocab)
-    x = g.embed(g.tokens, embedding)
-    for i in range(c.layers):
-        w = g.scope(f"model.layers.{i}")
-        h = g.rms_norm(x, w["input_layernorm.weight"], c.eps)
-        q, k, v = (g.linear(h, w[f"self_attn.{n}_proj.weight"], w[f"self_attn.{n}_proj.bias"]) for n in "qkv")
-        state = g.kv(i, c.kv_heads, c.head_dim)
-        a = g.attention(g.rope(q, c.rope), g.rope(k, c.rope), v, state=state, window=c.windows[i])
-        x = x + g.linear(a, w["self_attn.o_proj.weight"])
-        h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps)
-        gate, up = g.linear(h, w["mlp.gate_proj.weight"]), g.linear(h, w["mlp.up_proj.weight"])
-        x = x + g.linear(g.swiglu(gate, up), w["mlp.down_proj.weight"])
-    x = g.rms_norm(x, g.w("model.norm.weight"), c.eps)
-    g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
+    build = _BUILDERS.get(checkpoint.model_type or "")
+    if build is None:
+        raise CheckpointError(f"its model_type is none of {', '.join(_BUILDERS)}", file=checkpoint.path)
+    build(checkpoint, g)

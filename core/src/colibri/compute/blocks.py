@@ -1,0 +1,178 @@
+"""What several families put together from operations, each named for its mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from .graph import Graph, Scope
+from .operations import SWIGLU, Glu, Value, W
+from .rope import Rope
+
+#: The names of a gated block's three matrices, as most checkpoints have them.
+GATED = ("gate_proj", "up_proj", "down_proj")
+
+
+def gated_mlp(g: Graph, x: Value, w: Scope, how: Glu = SWIGLU, names: tuple[str, str, str] = GATED) -> Value:
+    """down(glu(gate(x), up(x))), by default SwiGLU (https://arxiv.org/abs/2002.05202)."""
+    gate, up, down = (w[f"{name}.weight"] for name in names)
+    return g.linear(g.glu(g.linear(x, gate), g.linear(x, up), how), down)
+
+
+class Latent(Struct, frozen=True):
+    """The sizes of an attention over latents: `rank` numbers stand for all heads' keys and values of a position; `nope` of a
+    head's query values meet them, `rope` meet a rotated key that heads share. `rotation` None leaves that key as it is.
+    `compressed`: queries are made from a latent of their own."""
+
+    heads: int
+    nope: int
+    rope: int
+    v_dim: int
+    rank: int
+    scale: float
+    rotation: Rope | None = None
+    compressed: bool = True
+
+
+def latent_attention(
+    g: Graph, q: Value, latent: Value, key: Value | None, kv_b: W, c: Latent, *, layer: object, select: Value | None = None
+) -> Value:
+    """Multi-head latent attention (https://arxiv.org/abs/2405.04434, section 2.1) in its absorbed form: keys and values
+    are never expanded, the up-projection kv_b [heads * (nope + v_dim), rank] is applied to queries and results instead.
+
+    q [rows, heads * (nope + rope)], latent [rows, rank], key [rows, rope] (None where rope is 0) -> [rows, heads * v_dim].
+    """
+    width, stride = c.nope + c.rope, c.nope + c.v_dim
+    plain = g.slice(q, 0, c.nope, group=width) if c.rope else q
+    query = g.linear_groups(plain, kv_b, c.heads, rows=c.nope, stride=stride, transposed=True)
+    if key is not None:
+        turned = g.slice(q, c.nope, c.rope, group=width)
+        if c.rotation is not None:
+            turned, key = g.rope(turned, c.rotation), g.rope(key, c.rotation)
+        query, latent = g.concat(query, turned, groups=c.heads), g.concat(latent, key)
+    state = g.kv(layer, 1, c.rank + c.rope, 0)
+    mixed = g.attention(query, latent, state=state, scale=c.scale, v_dim=c.rank, select=select)
+    return g.linear_groups(mixed, kv_b, c.heads, rows=c.v_dim, first=c.nope, stride=stride)
+
+
+def latent_projections(g: Graph, x: Value, w: Scope, c: Latent, eps: float) -> tuple[Value, Value, Value, Value | None]:
+    """What latent attention works on: the latent that queries are made of (x itself without `c.compressed`), the queries,
+    each position's latent, and the key that heads share (None where c.rope is 0). `w` holds q_a_proj and q_b_proj, or
+    q_proj, then kv_a_proj_with_mqa and the latents' norms."""
+    hidden = g.rms_norm(g.linear(x, w["q_a_proj.weight"]), w["q_a_layernorm.weight"], eps) if c.compressed else x
+    q = g.linear(hidden, w["q_b_proj.weight" if c.compressed else "q_proj.weight"])
+    both = g.linear(x, w["kv_a_proj_with_mqa.weight"])
+    latent = g.rms_norm(g.slice(both, 0, c.rank), w["kv_a_layernorm.weight"], eps)
+    key = g.slice(both, c.rank, c.rope) if c.rope else None
+    return hidden, q, latent, key
+
+
+class Index(Struct, frozen=True):
+    """The sizes of a lightning indexer, which chooses the positions that an attention looks at: the best `budget` of them by
+    `heads` heads of `head_dim` values. `rotation` None leaves these as they are."""
+
+    heads: int
+    head_dim: int
+    budget: int
+    rotation: Rope | None = None
+
+
+def lightning_index(g: Graph, x: Value, hidden: Value, w: Scope, c: Index) -> tuple[Value, Value, Value]:
+    """The queries, keys and head weights of a lightning indexer (https://arxiv.org/abs/2512.02556, section 2.1), for
+    `select`; `hidden` is the latent of queries. `w` holds wq_b, wk, k_norm and weights_proj."""
+    q = g.linear(hidden, w["wq_b.weight"])
+    k = g.layer_norm(g.linear(x, w["wk.weight"]), w["k_norm.weight"], w["k_norm.bias"], 1e-6)
+    if c.rotation is not None:
+        q, k = g.rope(q, c.rotation), g.rope(k, c.rotation)
+    return q, k, g.linear(x, g.w(f"{w.prefix}.weights_proj.weight", rows=c.heads)) * c.heads**-0.5
+
+
+class Routing(Struct, frozen=True):
+    """How a layer's experts are chosen: `top_k` of `experts`, from the best `top_groups` of `groups`. `norm`: their weights
+    are made to sum to 1; `factor` multiplies them. `shared`: besides, there is a block that every token takes."""
+
+    experts: int
+    top_k: int
+    norm: bool
+    factor: float
+    groups: int = 1
+    top_groups: int = 1
+    shared: bool = True
+
+
+def balanced_routes(g: Graph, x: Value, w: Scope, c: Routing) -> Value:
+    """The choice of a sigmoid router whose bias balances the experts' load and only chooses
+    (https://arxiv.org/abs/2408.15664). `w` holds gate and gate.e_score_correction_bias."""
+    scores = g.linear(x, g.w(f"{w.prefix}.gate.weight", rows=c.experts))
+    bias = w["gate.e_score_correction_bias"]
+    return g.route(
+        scores, c.top_k, score="sigmoid", norm=c.norm, factor=c.factor, bias=bias, groups=c.groups, top_groups=c.top_groups
+    )
+
+
+def balanced_moe(g: Graph, x: Value, w: Scope, c: Routing, how: Glu = SWIGLU) -> Value:
+    """Experts by `balanced_routes`. `w` holds besides experts.{e} and shared_experts."""
+    y = g.experts(x, balanced_routes(g, x, w, c), w.experts("experts.{e}", c.experts), how)
+    return y + gated_mlp(g, x, w.scope("shared_experts"), how) if c.shared else y
+
+
+class Delta(Struct, frozen=True):
+    """The sizes of a delta attention: `kernel` taps of its convolutions, and the `bound` of its decay, 0 for none."""
+
+    heads: int
+    head_dim: int
+    kernel: int
+    eps: float
+    bound: float = 0.0
+
+
+def channel_delta(g: Graph, x: Value, w: Scope, c: Delta, *, gate: Value, layer: object) -> Value:
+    """Delta attention with a decay of its own for each channel (Kimi Delta Attention, https://arxiv.org/abs/2510.26692),
+    without its last projection: -> [rows, heads * head_dim].
+
+    `w` holds {q,k,v}_proj, {q,k,v}_conv1d, f_a_proj, f_b_proj, A_log, dt_bias, b_proj and o_norm. The result is normed per
+    head and multiplied by sigmoid(gate).
+    """
+    width = c.heads * c.head_dim
+
+    def convolved(name: str) -> Value:
+        state = g.rows((layer, name), width, window=c.kernel)
+        taps = w.w(f"{name}_conv1d.weight", width, c.kernel)
+        return g.silu(g.conv(g.linear(x, w[f"{name}_proj.weight"]), taps, state=state))
+
+    q, k, v = (convolved(name) for name in "qkv")
+    f = g.linear(g.linear(x, w["f_a_proj.weight"]), w["f_b_proj.weight"])
+    a_log = w.tensor("A_log")
+    decay = g.decay(f, g.weight(a_log.reshaped(a_log.values)), w["dt_bias"], c.heads, bound=c.bound)
+    beta = g.sigmoid(g.linear(x, w["b_proj.weight"]))
+    y = g.delta(q, k, v, decay, beta, heads=c.heads, state=g.memory((layer, "delta"), width * c.head_dim))
+    return g.rms_norm(y, w["o_norm.weight"], c.eps, group=c.head_dim) * g.sigmoid(gate)
+
+
+class Streams(Struct, frozen=True):
+    """The sizes of hyper-connections: `n` residual streams, mixed by a matrix made doubly stochastic in `iterations`."""
+
+    n: int
+    iterations: int
+    eps: float
+    norm_eps: float
+
+
+def hyper_connection(
+    g: Graph, streams: Value, mixing: W, base: W, scale: W, c: Streams
+) -> tuple[Value, Callable[[Value], Value]]:
+    """Manifold-constrained hyper-connection (https://arxiv.org/abs/2512.24880): what a block reads of the streams
+    [rows, n * width], and how its answer is written back to them."""
+    logits = g.linear(g.rms_norm(streams, None, c.norm_eps), mixing)
+    coefficients = g.sinkhorn(logits, base, scale, c.n, iterations=c.iterations, eps=c.eps)
+    read = g.mix(streams, c.n, g.slice(coefficients, 0, c.n))
+    return read, lambda answer: g.spread(streams, answer, coefficients, c.n)
+
+
+def attend_residuals(g: Graph, rows: Sequence[Value], score: Callable[[Value], Value]) -> Value:
+    """Attention over earlier states of the residual: the rows' mean by the softmax of their scores [rows, 1]."""
+    if len(rows) == 1:
+        return rows[0]
+    shares = g.softmax(g.concat(*(score(row) for row in rows)))
+    return g.mix(g.concat(*rows), len(rows), shares)

@@ -1,0 +1,153 @@
+#include "state/slots.h"
+
+#include <algorithm>
+
+#include "error.h"
+
+namespace colibri {
+
+namespace {
+
+constexpr const char* kWhat = "the slots' recurrent states (lower kv_slots)";
+
+// What a slot remembers: this many lengths, fewer where they would take more than these bytes, but two in any case.
+constexpr int64_t kMostSnapshots = 8;
+constexpr int64_t kSnapshotBytes = int64_t{1} << 30;
+
+}  // namespace
+
+RecurrentState::RecurrentState(const State& state, int64_t slots)
+    : size_(state.used ? state.width() : 0),
+      memory_(static_cast<uint64_t>(size_) * sizeof(float) * static_cast<uint64_t>(slots), kWhat) {}
+
+Slots::Slots(const std::vector<State>& states, int64_t slots, int64_t context, int64_t max_rows)
+    : context_(context), lengths_(static_cast<size_t>(slots), 0), snapshots_(static_cast<size_t>(slots)) {
+    for (const State& state : states) {
+        if (state.recurrent) {
+            places_.push_back(static_cast<int>(recurrents_.size()));
+            recurrents_.emplace_back(state, slots);
+            snapshot_size_ += recurrents_.back().size();
+        } else {
+            places_.push_back(static_cast<int>(rows_.size()));
+            rows_.emplace_back(state, slots, context, max_rows);
+            if (state.used) snapshot_size_ += rows_.back().saved_size();
+        }
+    }
+}
+
+void Slots::check(int64_t slot, int64_t length) const {
+    if (slot < 0 || slot >= count()) refuse("no slot ", slot, ", there are ", count());
+    if (length < 0 || length > this->length(slot))
+        refuse("length ", length, ", slot ", slot, " holds ", this->length(slot), " positions");
+}
+
+bool Slots::can_cut(int64_t slot, int64_t length) const {
+    const int64_t held = this->length(slot);
+    if (length == held || length == 0) return true;
+    if (!recurrents_.empty()) return false;
+    return std::all_of(rows_.begin(), rows_.end(), [&](const RowState& rows) { return rows.can_cut(slot, held, length); });
+}
+
+void Slots::begin(int64_t slot, int64_t begin, int64_t end) {
+    if (begin == 0) clear(slot);
+    Snapshots& known = snapshots_[static_cast<size_t>(slot)];
+    while (!known.empty() && known.back()->length > begin) known.pop_back();
+    // Rows by position before `begin` are left alone; what else there is may be half written if the step fails.
+    lengths_[static_cast<size_t>(slot)] = sequential() ? 0 : begin;
+    for (RowState& rows : rows_) rows.make_room(slot, begin / rows.every(), (end + rows.every() - 1) / rows.every());
+}
+
+int64_t Slots::reach(int64_t slot, int64_t length) const {
+    check(slot, 0);
+    length = std::min(length, this->length(slot));
+    if (length < 0) refuse("length ", length, " is negative");
+    if (can_cut(slot, length)) return length;
+    int64_t best = 0;
+    for (const auto& snapshot : snapshots_[static_cast<size_t>(slot)])
+        if (snapshot->length <= length) best = snapshot->length;
+    return best;
+}
+
+int64_t Slots::rewind(int64_t slot, int64_t length) {
+    check(slot, std::min(length, this->length(slot)));
+    length = std::min(length, this->length(slot));
+    Snapshots& known = snapshots_[static_cast<size_t>(slot)];
+    while (!known.empty() && known.back()->length > length) known.pop_back();
+    if (!can_cut(slot, length)) {
+        if (known.empty()) length = 0;
+        else restore(slot, *known.back());
+        length = known.empty() ? 0 : known.back()->length;
+    }
+    if (length == 0) clear(slot);
+    lengths_[static_cast<size_t>(slot)] = length;
+    return length;
+}
+
+int64_t Slots::copy(int64_t source, int64_t target, int64_t length) {
+    check(source, length);
+    check(target, 0);
+    if (source == target) return rewind(source, length);
+    const bool as_it_is = can_cut(source, length);
+    Snapshots known = snapshots_[static_cast<size_t>(source)];
+    while (!known.empty() && known.back()->length > length) known.pop_back();
+    if (!as_it_is) length = known.empty() ? 0 : known.back()->length;
+
+    clear(target);
+    snapshots_[static_cast<size_t>(target)] = known;
+    for (RowState& rows : rows_)
+        if (length > 0) rows.copy(source, target, length);
+    if (as_it_is && length > 0)
+        for (RecurrentState& state : recurrents_) std::copy_n(state.at(source), state.size(), state.at(target));
+    else if (length > 0)
+        restore(target, *known.back());
+    lengths_[static_cast<size_t>(target)] = length;
+    return length;
+}
+
+void Slots::remember(int64_t slot) {
+    check(slot, 0);
+    Snapshots& known = snapshots_[static_cast<size_t>(slot)];
+    const int64_t length = this->length(slot);
+    if (!sequential() || length == 0 || (!known.empty() && known.back()->length == length)) return;
+    const int64_t bytes = snapshot_size_ * static_cast<int64_t>(sizeof(float));
+    const auto most = static_cast<size_t>(std::clamp<int64_t>(kSnapshotBytes / bytes, 2, kMostSnapshots));
+    if (known.size() >= most) {
+        // The first is the opening that conversations share, and the last is where the next turn begins; of the others the one
+        // goes that stands closest behind the one before it.
+        size_t worst = 1;
+        for (size_t i = 2; i < known.size(); i++)
+            if (known[i]->length - known[i - 1]->length < known[worst]->length - known[worst - 1]->length) worst = i;
+        known.erase(known.begin() + static_cast<ptrdiff_t>(worst));
+    }
+    auto made = std::make_shared<Snapshot>(Snapshot{length, {}});
+    made->values.reserve(static_cast<size_t>(snapshot_size_));
+    for (const RecurrentState& state : recurrents_)
+        made->values.insert(made->values.end(), state.at(slot), state.at(slot) + state.size());
+    for (const RowState& rows : rows_) rows.save(slot, length, made->values);
+    known.push_back(std::move(made));
+}
+
+void Slots::restore(int64_t slot, const Snapshot& snapshot) {
+    const float* from = snapshot.values.data();
+    for (RecurrentState& state : recurrents_) {
+        std::copy_n(from, state.size(), state.at(slot));
+        from += state.size();
+    }
+    for (RowState& rows : rows_) from = rows.restore(slot, snapshot.length, from);
+}
+
+void Slots::clear(int64_t slot) {
+    for (RecurrentState& state : recurrents_) std::fill_n(state.at(slot), state.size(), 0.0f);
+    for (RowState& rows : rows_) rows.clear(slot);
+}
+
+uint64_t Slots::resident() const {
+    uint64_t bytes = 0;
+    for (const RowState& rows : rows_) bytes += rows.resident();
+    for (const RecurrentState& state : recurrents_) bytes += state.resident();
+    for (const Snapshots& known : snapshots_)
+        for (const auto& snapshot : known) bytes += snapshot->values.size() * sizeof(float);
+    return bytes;
+}
+
+}  // namespace colibri

@@ -1,0 +1,75 @@
+// All states of a plan, for every slot, and how far each slot has come.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "state/rows.h"
+
+namespace colibri {
+
+// Numbers that every position of a slot changes, such as the memory of a delta rule.
+class RecurrentState {
+public:
+    RecurrentState(const State&, int64_t slots);  // NoRoom
+    float* at(int64_t slot) const { return reinterpret_cast<float*>(memory_.data()) + slot * size_; }
+    int64_t size() const { return size_; }
+    uint64_t resident() const { return memory_.resident(); }
+
+private:
+    int64_t size_;  // 0 if no op uses it
+    LazyMemory memory_;
+};
+
+// Rows by position can be cut at any length; a window only as far as its rows reach, and what is recurrent not at all. Slots
+// of plans with such states are remembered from time to time, and are then taken back to one of the remembered lengths.
+class Slots {
+public:
+    Slots(const std::vector<State>&, int64_t slots, int64_t context, int64_t max_rows);
+
+    int64_t count() const { return static_cast<int64_t>(lengths_.size()); }
+    int64_t context() const { return context_; }
+    int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }
+    RowState& rows(int state) { return rows_[static_cast<size_t>(places_[static_cast<size_t>(state)])]; }
+    RecurrentState& recurrent(int state) { return recurrents_[static_cast<size_t>(places_[static_cast<size_t>(state)])]; }
+
+    // A step writes positions from `begin` on, up to `end`, which must be a length the slot can be cut to; then it has come to
+    // `end`. If the step fails between the two, the slot holds nothing for sure but what was remembered.
+    bool can_cut(int64_t slot, int64_t length) const;
+    void begin(int64_t slot, int64_t begin, int64_t end);
+    void finish(int64_t slot, int64_t end) { lengths_[static_cast<size_t>(slot)] = end; }
+
+    // The greatest length, no more than `length`, that the slot can be taken back to or copied at.
+    int64_t reach(int64_t slot, int64_t length) const;
+    // Takes the slot back to the greatest length that is possible and no more than `length`; returns it.
+    int64_t rewind(int64_t slot, int64_t length);
+    // Makes a slot what another one is after that; returns the length.
+    int64_t copy(int64_t source, int64_t target, int64_t length);
+    // Remembers the slot as it is, so that it can be taken back to its present length. Nothing to do where it can anyway.
+    void remember(int64_t slot);
+
+    void check(int64_t slot, int64_t length) const;  // BadInput
+    uint64_t resident() const;
+
+private:
+    struct Snapshot {
+        int64_t length;
+        std::vector<float> values;
+    };
+    using Snapshots = std::vector<std::shared_ptr<const Snapshot>>;  // by rising length
+
+    bool sequential() const { return snapshot_size_ > 0; }
+    void restore(int64_t slot, const Snapshot&);
+    void clear(int64_t slot);
+
+    int64_t context_;
+    std::vector<int> places_;  // of each state, in rows_ or recurrents_
+    std::vector<RowState> rows_;
+    std::vector<RecurrentState> recurrents_;
+    std::vector<int64_t> lengths_;
+    std::vector<Snapshots> snapshots_;
+    int64_t snapshot_size_ = 0;  // numbers, at most
+};
+
+}  // namespace colibri

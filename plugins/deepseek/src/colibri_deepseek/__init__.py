@@ -1,0 +1,71 @@
+"""DeepSeek V4 and V3.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from colibri import hookimpl
+from colibri.chat.conversation import Conversation, TurnOptions
+from colibri.chat.output import OutputFormat
+from colibri.chat.prompt import Prompt
+from colibri.chat.tools import active_tools
+from colibri.errors import BadRequest, CheckpointError
+from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
+
+from . import output, prompt, prompt_v32
+from .markup import EOS
+from .variants import V3_2_EXP, V4, VARIANTS, variant_of
+
+if TYPE_CHECKING:
+    from colibri.compute.checkpoint import Checkpoint
+    from colibri.compute.graph import Graph
+    from colibri.hookspecs import FamilyRegistrar
+
+
+class DeepSeek:
+    """DeepSeek V4 and V3.2."""
+
+    name = "deepseek"
+    api = FAMILY_API
+
+    def variants(self) -> Sequence[Variant]:
+        return VARIANTS
+
+    def variant_for(self, checkpoint: Checkpoint) -> Variant | None:
+        return variant_of(checkpoint)
+
+    def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
+        file = checkpoint.path / "tokenizer.json"
+        if not file.is_file():
+            raise CheckpointError("the model has no tokenizer.json", file=checkpoint.path)
+        return TokenizerSpec(str(file))
+
+    def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
+        return Sampling(temperature=1.0, top_p=1.0 if variant == V4 else 0.95)
+
+    def render(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> Prompt:
+        if variant == V4:
+            return prompt.render(conversation, options)
+        if variant == V3_2_EXP and (
+            active_tools(conversation, options) or any(t.calls or t.role == "tool" for t in conversation.turns)
+        ):
+            raise BadRequest("DeepSeek V3.2 Exp is served without tools, calls and results.", param="messages")
+        return prompt_v32.render(conversation, options)
+
+    def output(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> OutputFormat:
+        block = prompt.BLOCK if variant == V4 else prompt_v32.BLOCK
+        return output.answer_format(active_tools(conversation, options), block)
+
+    def stops(self, variant: Variant, options: TurnOptions) -> Stops:
+        return Stops(specials=(EOS.token,))
+
+    def graph(self, checkpoint: Checkpoint, g: Graph) -> None:
+        from .graph import build_graph
+
+        build_graph(checkpoint, g)
+
+
+@hookimpl
+def register_families(register: FamilyRegistrar) -> None:
+    register(DeepSeek())

@@ -1,0 +1,205 @@
+"""GLM-5 as it lies on disk: the configuration, in the hub's spelling and in that of transformers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from colibri.compute.blocks import Delta, Index, Latent, Routing, Streams
+from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.config import Config
+from colibri.compute.operations import Glu
+from colibri.compute.rope import Rope, rope_for
+
+#: Words for layers that attend to positions, and for those that keep a memory.
+_ATTENTION = {
+    **dict.fromkeys(("indexed_attention", "deepseek_sparse_attention", "full_attention", "attention"), "sparse"),
+    **dict.fromkeys(("linear_attention", "mamba"), "linear"),
+}
+
+
+class GlmConfig(Struct, frozen=True):
+    """The numbers of the forward pass.
+
+    `attention` says what each layer looks at: the positions that an indexer of its own chooses ("full"), those that the
+    last such layer chose ("shared"), or a memory ("linear", by `delta`); `dense` which layers have no experts. The indexer
+    chooses among runs of `pool` positions. Without `streams` there is one residual stream. `prefix` is where the names of
+    the language model's tensors begin.
+    """
+
+    prefix: str
+    attention: tuple[str, ...]
+    dense: tuple[bool, ...]
+    latent: Latent
+    latent_eps: float
+    index: Index
+    pool: int
+    delta: Delta | None
+    streams: Streams | None
+    routing: Routing
+    glu: Glu
+    vocab: int
+    eps: float
+    tied: bool
+    context: int
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> GlmConfig:
+        """Read config.json. Raises CheckpointError naming the file and the key."""
+        whole = Config.of(checkpoint)
+        config = whole.text()
+        _check(config)
+        flash = str(checkpoint.model_type).startswith("glm5_next")
+        layers = config.size("num_hidden_layers", most=4096)
+        kinds = _kinds(config, layers) if flash else ("sparse",) * layers
+        eps = config.number("rms_norm_eps", 1e-5)
+        context = config.size("max_position_embeddings")
+        nope, turned = config.size("qk_nope_head_dim", most=65536), config.size("qk_rope_head_dim", least=0, most=65536)
+        rope = None if flash else _rope(config, turned, context)
+        if flash and turned:
+            raise config.error("qk_rope_head_dim", f"is {turned}, this model rotates nothing: it must be 0")
+        pool = config.size("index_kpool", most=65536) if flash else 1
+        return cls(
+            prefix="model.language_model" if config is not whole else "model",
+            attention=_attention(config, kinds),
+            dense=_dense(config, layers),
+            latent=Latent(
+                heads=config.size("num_attention_heads", most=65536),
+                nope=nope,
+                rope=turned,
+                v_dim=config.size("v_head_dim", most=65536),
+                rank=config.size("kv_lora_rank", most=65536),
+                scale=float((nope + turned) ** -0.5),
+                rotation=rope,
+            ),
+            latent_eps=eps if flash else 1e-6,
+            index=_index(config, rope, pool),
+            pool=pool,
+            delta=_delta(config, eps) if flash else None,
+            streams=_streams(config, eps) if flash else None,
+            routing=_routing(config),
+            glu=Glu(limit=config.number("swiglu_limit")) if flash else Glu(),
+            vocab=config.size("vocab_size"),
+            eps=eps,
+            tied=config.flag("tie_word_embeddings", False),
+            context=context,
+        )
+
+
+def _check(config: Config) -> None:
+    """Refuse what no published model of this family has."""
+    for key, only in {"hidden_act": "silu", "scoring_func": "sigmoid", "topk_method": "noaux_tc"}.items():
+        word = config.word(key, only)
+        if word != only:
+            raise config.error(key, f"is {word[:32]!r}, this family computes {only}")
+    for key in ("attention_bias", "mlp_bias"):
+        if config.flag(key, False):
+            raise config.error(key, "is true, this family has none")
+    for key in ("mla_use_nope", "index_kpool_always_select_tail", "index_kpool_compress", "mhc"):
+        if not config.flag(key, True):
+            raise config.error(key, "is false, this family computes it as if true")
+    if config.size("moe_layer_freq", 1) != 1:
+        raise config.error("moe_layer_freq", "is not 1: experts in every layer behind the dense ones can be computed")
+
+
+def _kinds(config: Config, layers: int) -> tuple[str, ...]:
+    """Which layers attend to positions, and which keep a memory."""
+    found = config.choices("layer_types", layers, _ATTENTION)
+    if found is not None:
+        return found
+    part = config.part("linear_attn_config")
+    if part is None:
+        raise config.error("layer_types", "is missing")
+    numbers: dict[int, str] = {}
+    for key, kind in (("kda_layers", "linear"), ("full_attn_layers", "sparse")):
+        listed = part.get(key)
+        if not isinstance(listed, list) or not all(type(n) is int and 1 <= n <= layers for n in listed):
+            raise part.error(key, f"must list numbers of layers, from 1 to {layers}")
+        numbers.update(dict.fromkeys(listed, kind))
+    if len(numbers) != layers:
+        raise part.error("kda_layers", f"and full_attn_layers must name all of {layers} layers")
+    return tuple(numbers[i + 1] for i in range(layers))
+
+
+def _attention(config: Config, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    layers = len(kinds)
+    indexers = config.choices("indexer_types", layers, {"full": "full", "shared": "shared"}) or _indexers(config, layers)
+    found = tuple(own if kind == "sparse" else kind for kind, own in zip(kinds, indexers, strict=True))
+    for i, kind in enumerate(found):
+        if kind == "shared" and (i == 0 or found[i - 1] == "linear"):
+            raise config.error("indexer_types", f"has layer {i} share a choice, but no layer right before it makes one")
+    return found
+
+
+def _indexers(config: Config, layers: int) -> tuple[str, ...]:
+    """Older files tell by a pattern, or by a rhythm, which layers choose for themselves."""
+    pattern = config.get("index_topk_pattern")
+    if pattern is not None:
+        letters = list(pattern) if isinstance(pattern, str) else pattern
+        if not isinstance(letters, list) or len(letters) != layers or not all(one in ("F", "S") for one in letters):
+            raise config.error("index_topk_pattern", f"must be {layers} letters F or S")
+        return tuple("full" if one == "F" else "shared" for one in letters)
+    every, offset = config.size("index_topk_freq", 1), config.size("index_skip_topk_offset", 2, least=0)
+    return tuple("full" if max(i - offset + 1, 0) % every == 0 else "shared" for i in range(layers))
+
+
+def _dense(config: Config, layers: int) -> tuple[bool, ...]:
+    found = config.choices("mlp_layer_types", layers, {"dense": True, "sparse": False})
+    first = config.size("first_k_dense_replace", 3, least=0)
+    return found or tuple(i < first for i in range(layers))
+
+
+def _rope(config: Config, dims: int, context: int) -> Rope:
+    for rules in filter(None, (config.part("rope_parameters"), config.part("rope_scaling"))):
+        key = rules.spelling("rope_type", "type")
+        if rules.word(key, "default") != "default":
+            raise rules.error(key, f"is {rules.word(key)[:32]!r}, this family computes default")
+    return replace(rope_for(config, dims, context), interleaved=config.flag("rope_interleave", True))
+
+
+def _index(config: Config, rope: Rope | None, pool: int) -> Index:
+    head_dim, budget = config.size("index_head_dim", most=65536), config.size("index_topk")
+    if budget % pool:
+        raise config.error("index_topk", f"is {budget}, not a multiple of index_kpool, {pool}")
+    if rope is not None:
+        if rope.head_dim > head_dim:
+            raise config.error("index_head_dim", f"is {head_dim}, less than qk_rope_head_dim, {rope.head_dim}")
+        rope = replace(rope, head_dim=head_dim, interleaved=config.flag("indexer_rope_interleave", True))
+    return Index(config.size("index_n_heads", most=65536), head_dim, budget // pool, rope)
+
+
+def _delta(config: Config, eps: float) -> Delta:
+    part, names = config.part("linear_attn_config"), ("num_heads", "head_dim", "short_conv_kernel_size", "gate_lower_bound")
+    if part is None:
+        part, names = config, ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim", "linear_lower_bound")
+    heads, head_dim, kernel, bound = names
+    return Delta(
+        heads=part.size(heads, most=65536),
+        head_dim=part.size(head_dim, most=65536),
+        kernel=part.size(kernel, least=2, most=64),
+        eps=eps,
+        bound=part.number(bound, above=-1e3, below=0.0),
+    )
+
+
+def _streams(config: Config, eps: float) -> Streams:
+    return Streams(
+        n=config.size("hc_mult", most=64),
+        iterations=config.size("hc_sinkhorn_iters", most=1000),
+        eps=config.number("hc_eps"),
+        norm_eps=eps,
+    )
+
+
+def _routing(config: Config) -> Routing:
+    experts, groups = config.size("n_routed_experts", most=65536), config.size("n_group", 1)
+    config.split("n_group", groups, "n_routed_experts", experts)
+    return Routing(
+        experts=experts,
+        top_k=config.size("num_experts_per_tok", most=experts),
+        norm=config.flag("norm_topk_prob", True),
+        factor=config.number("routed_scaling_factor", 1.0),
+        groups=groups,
+        top_groups=config.size("topk_group", groups, most=groups),
+        shared=config.size("n_shared_experts", 0, least=0) > 0,
+    )

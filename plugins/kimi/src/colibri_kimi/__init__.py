@@ -1,0 +1,63 @@
+"""Kimi K3 and Kimi Linear, the models of the Kimi Delta Attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from colibri import hookimpl
+from colibri.chat.conversation import Conversation, TurnOptions
+from colibri.chat.output import OutputFormat
+from colibri.chat.prompt import Prompt
+from colibri.errors import CheckpointError
+from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
+
+from . import linear, output, prompt
+from .variants import BY_MODEL_TYPE, KIMI_K3, VARIANTS
+
+if TYPE_CHECKING:
+    from colibri.compute.checkpoint import Checkpoint
+    from colibri.compute.graph import Graph
+    from colibri.hookspecs import FamilyRegistrar
+
+
+class Kimi:
+    """Kimi K3 and Kimi Linear."""
+
+    name = "kimi"
+    api = FAMILY_API
+
+    def variants(self) -> Sequence[Variant]:
+        return VARIANTS
+
+    def variant_for(self, checkpoint: Checkpoint) -> Variant | None:
+        return BY_MODEL_TYPE.get(checkpoint.model_type or "") if checkpoint.format == "safetensors" else None
+
+    def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
+        file = checkpoint.path / "tokenizer.json"
+        if not file.is_file():
+            reason = "the model has no tokenizer.json; convert its tiktoken.model to one and put it beside the weights"
+            raise CheckpointError(reason, file=checkpoint.path)
+        return TokenizerSpec(str(file))
+
+    def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
+        return Sampling(temperature=1.0, top_p=0.95) if variant == KIMI_K3 else Sampling(temperature=0.6)
+
+    def render(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> Prompt:
+        return prompt.render(conversation, options) if variant == KIMI_K3 else linear.render(conversation, options)
+
+    def output(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> OutputFormat:
+        return output.answer_format(options) if variant == KIMI_K3 else OutputFormat()
+
+    def stops(self, variant: Variant, options: TurnOptions) -> Stops:
+        return Stops(specials=("<|end_of_msg|>" if variant == KIMI_K3 else "<|im_end|>", "[EOS]"))
+
+    def graph(self, checkpoint: Checkpoint, g: Graph) -> None:
+        from .graph import build_graph
+
+        build_graph(checkpoint, g)
+
+
+@hookimpl
+def register_families(register: FamilyRegistrar) -> None:
+    register(Kimi())

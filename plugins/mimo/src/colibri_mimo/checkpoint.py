@@ -1,0 +1,149 @@
+"""The configuration of a MiMo model, as published files spell it and as transformers does."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from colibri.compute.blocks import Routing
+from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.config import Config
+from colibri.compute.rope import Rope, rope_for
+
+#: Which layers have a window and which have experts, in published files and in transformers' own.
+_WINDOWED = {1: True, 0: False}
+_WINDOWED_WORDS = {"sliding_attention": True, "full_attention": False, "attention": False}
+_EXPERTS = {1: True, 0: False}
+_EXPERTS_WORDS = {"sparse": True, "dense": False}
+
+
+class Attention(Struct, frozen=True):
+    """The sizes of one kind of attention. `window` is in tokens, the own one counted, 0 for none; `sinks`: its heads may
+    attend to nothing."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_dim: int
+    window: int
+    sinks: bool
+    rope: Rope
+
+
+class MimoConfig(Struct, frozen=True):
+    """The numbers of the forward pass. `attention` is each layer's, `expert_layers` says of each whether it has experts.
+    `shards`: how many runs of rows q, k and v have where they lie in one matrix, each with its part of all three."""
+
+    vocab: int
+    eps: float
+    tied: bool
+    context: int
+    attention: tuple[Attention, ...]
+    expert_layers: tuple[bool, ...]
+    shards: int
+    value_scale: float
+    routing: Routing
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> MimoConfig:
+        """Read config.json. Raises CheckpointError naming the file and the key."""
+        config = Config.of(checkpoint).text()
+        activation = config.word("hidden_act", "silu")
+        if activation != "silu":
+            raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
+        if config.flag("attention_bias", False):
+            raise config.error("attention_bias", "is true, this family has none")
+        layers = config.size("num_hidden_layers", most=4096)
+        context = config.size("max_position_embeddings", 131072)
+        full = _full(config, context)
+        windowed = _windowed(config, context, full)
+        return cls(
+            vocab=config.size("vocab_size"),
+            eps=config.number(config.spelling("layernorm_epsilon", "rms_norm_eps")),
+            tied=config.flag("tie_word_embeddings", False),
+            context=context,
+            attention=tuple(windowed if narrow else full for narrow in _windowed_layers(config, layers)),
+            expert_layers=_expert_layers(config, layers),
+            shards=full.kv_heads,
+            value_scale=config.number("attention_value_scale", 1.0),
+            routing=_routing(config),
+        )
+
+
+def _windowed_layers(config: Config, layers: int) -> tuple[bool, ...]:
+    found = config.choices("hybrid_layer_pattern", layers, _WINDOWED)
+    found = found or config.choices("layer_types", layers, _WINDOWED_WORDS)
+    if found is None:
+        raise config.error("hybrid_layer_pattern", "is missing")
+    return found
+
+
+def _expert_layers(config: Config, layers: int) -> tuple[bool, ...]:
+    found = config.choices("moe_layer_freq", layers, _EXPERTS)
+    found = found or config.choices("mlp_layer_types", layers, _EXPERTS_WORDS)
+    if found is None:
+        raise config.error("moe_layer_freq", "is missing")
+    return found
+
+
+def _full(config: Config, context: int) -> Attention:
+    heads, head_dim = config.size("num_attention_heads", most=65536), config.size("head_dim", most=65536)
+    kv_heads = config.size("num_key_value_heads")
+    config.split("num_key_value_heads", kv_heads, "num_attention_heads", heads)
+    return Attention(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        v_dim=config.size("v_head_dim", head_dim, most=65536),
+        window=0,
+        sinks=config.flag("add_full_attention_sink_bias", False),
+        rope=_rope(config, head_dim, context, "full_attention", "rope_theta"),
+    )
+
+
+def _windowed(config: Config, context: int, full: Attention) -> Attention:
+    """Published files give the sizes of these layers by keys of their own. Transformers' own say nothing of them and mean
+    those of the others, but twice as many heads of keys and values."""
+    heads_key = config.spelling("swa_num_attention_heads", "num_attention_heads")
+    kv_key = config.spelling("swa_num_key_value_heads", "num_key_value_heads")
+    heads = config.size(heads_key, most=65536)
+    kv_heads = config.size(kv_key) * (2 if kv_key == "num_key_value_heads" else 1)
+    config.split(kv_key, kv_heads, heads_key, heads)
+    head_dim = config.size("swa_head_dim", full.head_dim, most=65536)
+    # Where both are given, one counts the tokens before the own one, whatever the other says.
+    before = config.get("sliding_window_size") is not None
+    return Attention(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        v_dim=config.size("swa_v_head_dim", full.v_dim, most=65536),
+        window=config.size("sliding_window_size" if before else "sliding_window", most=1 << 30) + before,
+        sinks=config.flag("add_swa_attention_sink_bias", True),
+        rope=_rope(config, head_dim, context, "sliding_attention", "swa_rope_theta"),
+    )
+
+
+def _rope(config: Config, head_dim: int, context: int, layers: str, theta: str) -> Rope:
+    if config.get("rope_parameters") is None:
+        config.number(theta)  # a base that the file does not say would be guessed
+    return rope_for(config, head_dim, context, layers=layers, theta=theta)
+
+
+def _routing(config: Config) -> Routing:
+    for key, word in (("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")):
+        given = config.word(key, word)
+        if given != word:
+            raise config.error(key, f"is {given[:32]!r}, this family computes {word}")
+    if config.size("n_shared_experts", 0, least=0):
+        raise config.error("n_shared_experts", "is above 0, this family has none")
+    experts = config.size(config.spelling("n_routed_experts", "num_local_experts"), most=65536)
+    groups = config.size("n_group", 1, most=experts)
+    config.split("n_group", groups, "n_routed_experts", experts)
+    return Routing(
+        experts=experts,
+        top_k=config.size("num_experts_per_tok", most=experts),
+        norm=config.flag("norm_topk_prob", True),
+        factor=config.number("routed_scaling_factor", 1.0),
+        groups=groups,
+        top_groups=config.size("topk_group", 1, most=groups),
+        shared=False,
+    )

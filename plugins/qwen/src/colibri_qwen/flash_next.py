@@ -1,0 +1,100 @@
+"""The forward pass of Qwen3.8-Flash-Next: the layers of its relatives between gated residual streams, with an indexer that
+chooses what attention sees, and embeddings of n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from colibri.compute.checkpoint import Checkpoint, Tensor
+from colibri.compute.graph import Graph, Scope
+from colibri.compute.operations import Value
+
+from .hybrid import delta_net, feed_forward, gated_attention
+from .hybrid_checkpoint import FlashNextConfig
+
+
+def build_flash_next(checkpoint: Checkpoint, g: Graph) -> None:
+    """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
+    c = FlashNextConfig.of(checkpoint)
+    base = c.base
+    g.context(base.context)
+    embedding = g.w(f"{base.root}.embed_tokens.weight", rows=base.vocab)
+    x = g.tile(g.embed(g.tokens, embedding), c.streams)
+    for i in range(len(base.linear)):
+        w = g.scope(f"{base.root}.layers.{i}")
+        if i in c.ngrams.layers:
+            x = x + ngram_embedding(g, x, w.scope("ple"), c, i)
+        h, write = gated_streams(g, x, w.scope("attn_hyper_connection"), c)
+        if base.linear[i]:
+            x = write(delta_net(g, h, w, base, i))
+        else:
+            x = write(gated_attention(g, h, w, base, i, select=index(g, h, w.scope("self_attn.indexer"), c, i)))
+        h, write = gated_streams(g, x, w.scope("mlp_hyper_connection"), c)
+        x = write(feed_forward(g, h, w, base, i))
+    h, _ = gated_streams(g, x, g.scope(f"{base.root}.hyper_connection_mixer"), c)
+    g.logits(g.linear(h, embedding if base.tied else g.w("lm_head.weight")))
+
+
+def gated_streams(g: Graph, x: Value, w: Scope, c: FlashNextConfig) -> tuple[Value, Callable[[Value], Value]]:
+    """What a block reads of the streams [rows, n * width], their mean after a gate for each value, and how its answer is
+    written back: every stream gets a share of it, from 0 to 2 times the whole."""
+    normed = g.rms_norm(x, w["hc_norm.weight"], c.base.eps, group=x.width // c.streams, unit=True)
+    down = g.silu(g.linear(normed, w["input_mix_weight_down.weight"]) * (1 / c.streams))
+    gates = g.sigmoid(g.linear(down, w.matrix("input_mix_weight_up.weight", x.width)))
+
+    def write(answer: Value) -> Value:
+        shares = g.sigmoid(g.linear(normed, w.matrix("block_inject_weight.weight", c.streams)) * (1 / c.streams))
+        return x + g.tile(answer, c.streams) * (shares * 2.0)
+
+    return g.mix(normed * gates, c.streams), write
+
+
+def index(g: Graph, x: Value, w: Scope, c: FlashNextConfig, i: int) -> Value:
+    """The positions that layer i attends to: the runs of positions whose mean keys meet the queries best, and the last
+    incomplete run."""
+    how, eps = c.indexer, c.base.eps
+    rope = msgspec.structs.replace(c.base.rope, head_dim=how.dim)
+    both = g.linear(x, w.matrix("index_qk_proj.weight", (how.heads + 1) * how.dim))
+    q, k = g.slice(both, 0, how.heads * how.dim), g.slice(both, how.heads * how.dim, how.dim)
+    q = g.rope(g.rms_norm(q, w["q_layernorm.weight"], eps, group=how.dim, unit=True), rope)
+    raw = g.rows((i, "index keys"), how.dim, window=how.every)
+    pooled = g.rows((i, "index"), how.dim, every=how.every)
+    g.pool(k, raw=raw, pooled=pooled, norm=w["k_layernorm.weight"], eps=eps, unit=True, rope=rope)
+    return g.select(q, state=pooled, budget=how.budget, expand=True)
+
+
+def ngram_embedding(g: Graph, x: Value, w: Scope, c: FlashNextConfig, i: int) -> Value:
+    """What the n-grams that end at a position add to its streams: one value for all of them, each with its own gate, and a
+    convolution over that. Rows of the tables are found by hashes, whose numbers the checkpoint holds."""
+    how, eps = c.ngrams, c.base.eps
+    width, count = x.width // c.streams, how.heads * (how.orders - 1)
+    e = w.scope("ple_embedding")
+    found = g.ngram(
+        [e[f"ngram_embedding.shard_{part}.weight"] for part in range(how.parts)],
+        state=g.rows((i, "tokens"), 1, window=how.orders),
+        heads=how.heads,
+        eos=how.eos,
+        multipliers=_integers(e.tensor("layer_multipliers"), how.orders, (1 << 63) // c.base.vocab),
+        sizes=_integers(e.tensor("ngram_heads_vocab_sizes"), count, 1 << 40),
+        offsets=_integers(e.tensor("ngram_heads_offsets"), count, 1 << 40),
+    )
+    key = g.linear(found, w.matrix("key_proj.weight", x.width))
+    key = g.rms_norm(key, w["norm_key.weight"], eps, group=width, unit=True)
+    query = g.rms_norm(x, w["norm_query.weight"], eps, group=width, unit=True)
+    match = g.activate(g.sum(key * query, width) * width**-0.5, "root", 1e-6)
+    value = g.linear(found, w.matrix("value_proj.weight", width))
+    y = g.tile(value, c.streams) * g.sigmoid(match)
+    taps = w.w("conv1d.weight", x.width, how.kernel)
+    state = g.rows((i, "ngrams"), x.width, window=(how.kernel - 1) * how.orders + 1)
+    normed = g.rms_norm(y, w["norm_conv.weight"], eps, group=width, unit=True)
+    return y + g.silu(g.conv(normed, taps, state=state, dilation=how.orders))
+
+
+def _integers(tensor: Tensor, count: int, limit: int) -> list[int]:
+    """What a table of `count` whole numbers from 0 to below `limit` holds."""
+    found = [int(value) for value in tensor.numbers()]
+    if tensor.dtype != "i64" or len(found) != count or not all(0 <= value < limit for value in found):
+        raise tensor.error(f"must hold {count} whole numbers from 0 to below {limit}")
+    return found

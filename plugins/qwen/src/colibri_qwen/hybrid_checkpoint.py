@@ -1,0 +1,220 @@
+"""Qwen3-Next and its successors as they lie on disk: what their configurations say, and how their tensors are named."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.config import Config
+from colibri.compute.rope import Rope, rope_for
+from colibri.errors import CheckpointError
+
+#: What a layer mixes positions with, by the words of `layer_types`: whether that is a delta network.
+_LAYERS = {"linear_attention": True, "mamba": True, "full_attention": False, "attention": False}
+
+#: Words for attention to selected positions. Some files that mean it say full_attention.
+_SELECTING = {"indexed_attention": False, "qwen_sparse_attention": False, "deepseek_sparse_attention": False}
+
+_GATES: dict[str, Literal["silu", "sigmoid"]] = {"silu": "silu", "sigmoid": "sigmoid"}
+
+
+class DeltaNet(Struct, frozen=True):
+    """The sizes of a gated delta network: `kernel` taps of its convolution, and the activation of its output `gate`.
+    `grouped`: its input projections are two, with the rows of each key head together."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+    gate: Literal["silu", "sigmoid"]
+    grouped: bool
+
+    @property
+    def keys(self) -> int:
+        """Values of a position's keys, and of its queries."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Values of what a position gives."""
+        return self.value_heads * self.value_dim
+
+
+class HybridConfig(Struct, frozen=True):
+    """The numbers of the forward pass. Names of tensors begin with `root`. Layer i mixes positions by a delta network where
+    `linear[i]`, by attention elsewhere; it has experts where `sparse[i]`, which lie in `fused` tensors or one by one."""
+
+    root: str
+    linear: tuple[bool, ...]
+    sparse: tuple[bool, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope: Rope
+    delta: DeltaNet
+    experts: int
+    top_k: int
+    norm_topk: bool
+    fused: bool
+    vocab: int
+    eps: float
+    tied: bool
+    context: int
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> HybridConfig:
+        """Read config.json. Raises CheckpointError naming the file and the key."""
+        if checkpoint.format == "gguf":
+            raise CheckpointError(
+                "this model is read from its published safetensors files, not from GGUF", file=checkpoint.path
+            )
+        whole = Config.of(checkpoint)
+        return _hybrid(checkpoint, whole, whole.text())
+
+
+class Indexer(Struct, frozen=True):
+    """The sizes of the indexer: `budget` runs of `every` positions are attended to."""
+
+    heads: int
+    dim: int
+    budget: int
+    every: int
+
+
+class Ngrams(Struct, frozen=True):
+    """The sizes of n-gram embeddings: in which `layers` they are, `heads` rows for every n up to `orders`, from a table in
+    `parts`; n-grams reach back to a token `eos`; `kernel` taps of the convolution."""
+
+    layers: frozenset[int]
+    orders: int
+    heads: int
+    parts: int
+    eos: int
+    kernel: int
+
+
+class FlashNextConfig(Struct, frozen=True):
+    """The numbers of Qwen3.8-Flash-Next: those of the other hybrids, and of what it has `streams` residual streams for."""
+
+    base: HybridConfig
+    streams: int
+    indexer: Indexer
+    ngrams: Ngrams
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> FlashNextConfig:
+        """Read config.json. Raises CheckpointError naming the file and the key."""
+        base = HybridConfig.of(checkpoint)
+        config = Config.of(checkpoint).text()
+        return cls(base, config.size("hc_count", 4, least=2, most=64), _indexer(config, base), _ngrams(config, base))
+
+
+def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConfig:
+    kind = checkpoint.model_type or ""
+    flash = kind.startswith("qwen4")
+    activation = config.word("hidden_act", "silu")
+    if activation != "silu":
+        raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
+    if config.flag("attention_bias", False):
+        raise config.error("attention_bias", "is true, these models have none")
+    if not config.flag("attn_output_gate", True):
+        raise config.error("attn_output_gate", "is false, the attention of these models has a gate")
+    layers = config.size("num_hidden_layers", most=4096)
+    heads, kv_heads = config.size("num_attention_heads"), config.size("num_key_value_heads")
+    config.split("num_key_value_heads", kv_heads, "num_attention_heads", heads)
+    head_dim = config.size("head_dim", 256)
+    context = config.size("max_position_embeddings", 32768)
+    experts = 0 if kind in ("qwen3_5", "qwen3_5_text") else config.size("num_experts", most=65536)
+    root = "model.language_model" if any(n.startswith("model.language_model.") for n in checkpoint.tensors) else "model"
+    fused = any(name.startswith(f"{root}.") and ".mlp.experts.gate_up_proj" in name for name in checkpoint.tensors)
+    return HybridConfig(
+        root=root,
+        linear=_linear(config, layers, {**_LAYERS, **_SELECTING} if flash else _LAYERS),
+        sparse=_sparse(config, layers) if experts else (False,) * layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        rope=rope_for(config, head_dim, context, partial=1.0 if flash else 0.25),
+        delta=_delta(config, grouped=kind == "qwen3_next"),
+        experts=experts,
+        top_k=config.size("num_experts_per_tok", most=experts) if experts else 0,
+        norm_topk=config.flag("norm_topk_prob", True),
+        fused=fused,
+        vocab=config.size("vocab_size"),
+        eps=config.number("rms_norm_eps", 1e-6),
+        tied=whole.flag("tie_word_embeddings", config.flag("tie_word_embeddings", False)),
+        context=context,
+    )
+
+
+def _linear(config: Config, layers: int, words: dict[str, bool]) -> tuple[bool, ...]:
+    kinds = config.get("layer_types")
+    if kinds is None:
+        interval = config.size("full_attention_interval", 4)
+        return tuple((i + 1) % interval > 0 for i in range(layers))
+    if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) and k in words for k in kinds):
+        raise config.error("layer_types", f"must name {' or '.join(words)} for each of {layers} layers")
+    return tuple(words[kind] for kind in kinds)
+
+
+def _sparse(config: Config, layers: int) -> tuple[bool, ...]:
+    step, dense = config.size("decoder_sparse_step", 1), _numbers(config, "mlp_only_layers", 0, layers - 1)
+    return tuple(i not in dense and (i + 1) % step == 0 for i in range(layers))
+
+
+def _delta(config: Config, *, grouped: bool) -> DeltaNet:
+    key_heads, value_heads = config.size("linear_num_key_heads"), config.size("linear_num_value_heads")
+    config.split("linear_num_key_heads", key_heads, "linear_num_value_heads", value_heads)
+    gate = config.word("output_gate_type", "silu")
+    if gate not in _GATES:
+        raise config.error("output_gate_type", f"is {gate[:32]!r}; {' and '.join(_GATES)} can be computed")
+    return DeltaNet(
+        key_heads=key_heads,
+        value_heads=value_heads,
+        key_dim=config.size("linear_key_head_dim"),
+        value_dim=config.size("linear_value_head_dim"),
+        kernel=config.size("linear_conv_kernel_dim", 4, most=64),
+        gate=_GATES[gate],
+        grouped=grouped,
+    )
+
+
+def _indexer(config: Config, base: HybridConfig) -> Indexer:
+    if config.size("indexer_kv_heads", 1) != 1:
+        raise config.error("indexer_kv_heads", "must be 1")
+    dim, rotated = config.size("indexer_head_dim"), 2 * len(base.rope.inv_freq)
+    if dim < rotated:
+        raise config.error("indexer_head_dim", f"is {dim}, fewer values than the {rotated} that are rotated")
+    every, budget = config.size("indexer_compress_ratio", most=4096), config.size("indexer_budget")
+    runs = config.split("indexer_compress_ratio", every, "indexer_budget", budget)
+    return Indexer(heads=config.size("indexer_n_heads"), dim=dim, budget=runs, every=every)
+
+
+def _ngrams(config: Config, base: HybridConfig) -> Ngrams:
+    layers = _numbers(config, "ple_layer_ids", 1, len(base.linear))  # counted from 1
+    ends = config.get("eos_token_id")
+    if isinstance(ends, list) and ends:
+        ends = ends[0]
+    if layers and (isinstance(ends, bool) or not isinstance(ends, int) or not 0 <= ends < base.vocab):
+        raise config.error("eos_token_id", f"must be a token below {base.vocab}: n-grams end at it")
+    return Ngrams(
+        layers=frozenset(layer - 1 for layer in layers),
+        orders=config.size("ngram_size", 3, least=2, most=16),
+        heads=config.size("heads_per_ngram", 8, most=4096),
+        parts=config.size("split_ngram_parts", 512, most=65536),
+        eos=ends if layers else 0,
+        kernel=config.size("ple_conv_kernel_size", 4, most=64),
+    )
+
+
+def _numbers(config: Config, key: str, least: int, most: int) -> list[int]:
+    """A list of whole numbers from `least` to `most`; empty if absent."""
+    found = config.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(type(n) is int and least <= n <= most for n in found):
+        raise config.error(key, f"must be a list of whole numbers from {least} to {most}")
+    return found
