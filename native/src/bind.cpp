@@ -53,14 +53,25 @@ private:
     std::atomic<bool> busy_{false};
 };
 
+// Codes as they come: two bytes each, the lower one first.
+std::vector<uint16_t> codes_of(const nb::bytes& data) {
+    if (data.size() % 2 != 0) colibri::refuse(data.size(), " bytes are no whole number of codes");
+    const auto* bytes = static_cast<const uint8_t*>(data.data());
+    std::vector<uint16_t> codes(data.size() / 2);
+    for (size_t i = 0; i < codes.size(); i++) codes[i] = static_cast<uint16_t>(bytes[2 * i] | bytes[2 * i + 1] << 8);
+    return codes;
+}
+
 Ints step(Model& model, Ints tokens, Ints slots, Ints positions, Ints wanted, const std::vector<const Sampler*>& samplers,
-          const std::vector<uint64_t>& steps) {
+          const std::vector<uint64_t>& steps, const std::map<int64_t, nb::bytes>& codes) {
     if (samplers.size() != steps.size()) colibri::refuse(samplers.size(), " samplers with ", steps.size(), " steps");
     std::vector<colibri::Draw> draws;
     for (size_t i = 0; i < samplers.size(); i++) draws.push_back({samplers[i], steps[i]});
+    colibri::Batch batch{std::move(tokens), std::move(slots), std::move(positions), std::move(wanted), {}, {}};
+    for (const auto& [row, data] : codes) batch.codes.emplace(row, codes_of(data));
     Model::Use use(model);
     nb::gil_scoped_release free;
-    return use->step({std::move(tokens), std::move(slots), std::move(positions), std::move(wanted)}, draws);
+    return use->step(std::move(batch), draws);
 }
 
 std::vector<std::string> isas() {
@@ -129,7 +140,8 @@ NB_MODULE(_native, m) {
         .def("pick", &pick, "logits"_a, "step"_a);
 
     nb::class_<Model>(m, "Runtime")
-        .def("step", &step, "tokens"_a, "slots"_a, "positions"_a, "wanted"_a, "samplers"_a, "steps"_a)
+        .def("step", &step, "tokens"_a, "slots"_a, "positions"_a, "wanted"_a, "samplers"_a, "steps"_a,
+             "codes"_a = std::map<int64_t, nb::bytes>())
         .def("logits",
              [](Model& self, int64_t index) {
                  const auto logits = Model::Use(self)->logits(index);

@@ -1,7 +1,6 @@
 #include "runtime.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "error.h"
 #include "ops/rope.h"
@@ -44,7 +43,7 @@ Runtime::Runtime(Plan plan, const Limits& limits, int64_t threads, const std::st
         const Needs own = node.op->needs(plan_, node, limits_);
         needs = {std::max(needs.shared, own.shared), std::max(needs.per_thread, own.per_thread)};
     }
-    scratch_.shared = LazyMemory(needs.shared, "the experts' activations (lower prefill_chunk)");
+    scratch_.shared = LazyMemory(needs.shared, "scratch memory (lower ctx or prefill_chunk)");
     for (int i = 0; i < pool_.threads(); i++) scratch_.per_thread.emplace_back(needs.per_thread, "the threads' scratch memory");
     for (const Angles& angles : program_.angles) {
         const size_t size = angles.inv_freq.size() * static_cast<size_t>(limits_.max_rows);
@@ -73,6 +72,14 @@ void Runtime::check(const Batch& batch, std::span<const Draw> draws) {
         if (next < 0 && !slots_.can_cut(slot, position))
             refuse("row ", i, ": slot ", slot, " can't go on from position ", position, ": rewind it");
         next = position + 1;
+    }
+    for (const auto& [row, codes] : batch.codes) {
+        if (row < 0 || row >= rows) refuse("row ", row, " has codes, there are ", rows, " rows");
+        if (plan_.codes.each == 0) refuse("row ", row, " has codes, this model reads none");
+        if (static_cast<int64_t>(codes.size()) != plan_.codes.each)
+            refuse("row ", row, " has ", codes.size(), " codes, ", plan_.codes.each, " are needed");
+        for (uint16_t code : codes)
+            if (code >= plan_.codes.limit) refuse("row ", row, ": code ", code, " is not below ", plan_.codes.limit);
     }
     int64_t before = -1;
     for (int64_t row : batch.wanted) {

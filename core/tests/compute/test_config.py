@@ -87,9 +87,3 @@ def test_strict_json_has_no_second_meaning() -> None:
     for text in (b'{"a": 1, "a": 1}', b'{"a": NaN}', b'{"a": [-Infinity]}', b'{"b": {"a": 1, "a": 2}}'):
         with pytest.raises(CheckpointError, match="is not valid JSON"):
             parse_json(text, Path("f"), strict=True)
-
-
-def test_a_quantised_repository_is_refused_by_its_method() -> None:
-    Config({}, Path("f")).check_plain()
-    with pytest.raises(CheckpointError, match="quantization_config says 'gptq'"):
-        Config({"quantization_config": {"quant_method": "gptq"}}, Path("f")).check_plain()

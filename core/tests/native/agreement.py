@@ -1,4 +1,4 @@
-"""A small plan run natively in every way that must make no difference, beside the interpreter; and plans that are refused."""
+"""Small plans run natively in every way that must make no difference, beside the interpreter; and plans that are refused."""
 
 from __future__ import annotations
 

@@ -161,12 +161,16 @@ class Draft:
         width = self.widths[x]
         scores = self.linear(x, experts)
         routes = self.node("route", [scores], 2 * top_k, top_k=top_k, score="softmax", normalise=normalise, factor=factor)
+        bank = self.bank(experts, width, inner, dtype=dtype, down=down)
+        return self.node("add", [x, self.node("experts", [x, routes], width, bank=bank)], width)
+
+    def bank(self, experts: int, width: int, inner: int, *, dtype: str = "f32", down: str = "") -> int:
+        """The weights of some experts; returns the bank's index."""
         gate = tuple(self.weight(inner, width, dtype=dtype) for _ in range(experts))
         up = tuple(self.weight(inner, width, dtype=dtype) for _ in range(experts))
         downs = tuple(self.weight(width, inner, dtype=down or dtype) for _ in range(experts))
         self.banks.append(Bank(f"bank{len(self.banks)}", width, inner, gate, up, downs))
-        y = self.node("experts", [x, routes], width, bank=len(self.banks) - 1)
-        return self.node("add", [x, y], width)
+        return len(self.banks) - 1
 
     def plan(self, x: int, dtype: str = "f32") -> Plan:
         """The plan that ends in a head on x."""

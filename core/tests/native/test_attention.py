@@ -15,7 +15,7 @@ from colibri import _native
 from colibri.compute.native import NativeRuntime
 from colibri.testing.interpreter import InterpretedRuntime
 
-from .agreement import TOKENS, check_agreement, refusal
+from .agreement import check_agreement, refusal
 from .plans import Draft, error, run
 
 
@@ -47,6 +47,10 @@ def _attention(
     return d.node("attention", inputs, heads * v_dim, weights, states=states, **attrs)
 
 
+def _twice(d: Draft, x: int, select: int) -> int:
+    return _attention(d, _attention(d, x, select=select), v_dim=3, select=select)
+
+
 def _runs(d: Draft, x: int, budget: int, **how: Any) -> int:
     """Attention over the best runs of four and the last, incomplete one."""
     return _attention(d, x, select=d.select(x, budget, every=4, expand=True, pooled=d.pool(x, 6, 4, ape=True)), **how)
@@ -67,9 +71,7 @@ OPS: dict[str, Callable[[Draft, int], int]] = {
         d, x, heads=40, kv_heads=1, shares=True, v_dim=5, select=d.select(x, 3)
     ),
     "all selected": lambda d, x: _attention(d, x, select=d.select(x, 30)),
-    "one selection for two": lambda d, x: (
-        lambda s: _attention(d, _attention(d, x, select=s), v_dim=3, select=s)
-    )(d.select(x, 4)),
+    "one selection for two": lambda d, x: _twice(d, x, d.select(x, 4)),
     "selected runs": lambda d, x: _runs(d, x, 2),
     "all runs selected": lambda d, x: _runs(d, x, 9),
     "pooled": lambda d, x: _compressed(d, x),
@@ -108,7 +110,8 @@ def test_any_shape_agrees_with_the_interpreter(tmp_path: Path, data: st.DataObje
     how |= {"sink": True} if data.draw(flag) else {"sinks": data.draw(flag)}
     if data.draw(flag):
         every = data.draw(small)
-        how |= {"kv_heads": 1, "shares": True, "pooled": d.pool(x, dim, every), "window": window, "v_dim": data.draw(st.integers(1, dim))}
+        how |= {"kv_heads": 1, "shares": True, "pooled": d.pool(x, dim, every), "window": window}
+        how["v_dim"] = data.draw(st.integers(1, dim))
         if data.draw(flag):
             how["select"] = d.select(x, data.draw(small), every=every, pooled=d.pool(x, 6, every))
     else:
@@ -162,40 +165,52 @@ def _bent(**changed: Any) -> Callable[[Draft, int], int]:
     """Attention of four heads of 6 on two key heads, all of whose parts can be replaced."""
 
     def build(d: Draft, x: int) -> int:
-        made: dict[str, Any] = {"q": 24, "k": 12, "v": 12, "select": -1, "sink": 0, "distance": 0, "sinks": None, "profile": None}
-        made |= {"planes": (6, 6, 6, 6), "out": 24, "pooled": (), "heads": 4, "kv_heads": 2, "scale": 0.4, "window": 0, "every": 1}
-        made |= changed
+        made: dict[str, Any] = {"q": 24, "k": 12, "v": 12, "sink": 0, "distance": 0, "planes": (6, 6, 6, 6), "out": 24}
+        made |= {"sinks": None, "profile": None, "select": None, "pooled": None}
+        made |= {"heads": 4, "kv_heads": 2, "scale": 0.4, "window": 0, "every": 1, **changed}
         inputs = [d.linear(x, width) if (width := made.pop(name)) else -1 for name in ("q", "k", "v")]
         select = made.pop("select")
-        inputs.append(select(d, x) if callable(select) else select)
+        inputs.append(select(d, x) if select else -1)
         inputs += [d.linear(x, width) if (width := made.pop(name)) else -1 for name in ("sink", "distance")]
         weights = [d.weight(*shape) if (shape := made.pop(name)) else -1 for name in ("sinks", "profile")]
         states = [d.state(*made.pop("planes"), window=made["window"])]
         pooled, out = made.pop("pooled"), made.pop("out")
-        states += [pooled(d, x)] if callable(pooled) else []
+        states += [pooled(d, x)] if pooled else []
         return d.node("attention", inputs, out, weights, states=states, **made)
 
     return build
+
+
+def _pool(d: Draft, x: int) -> int:
+    return d.pool(x, 6, 4)
 
 
 SHARED = {"kv_heads": 1, "k": 6, "v": 0, "planes": (6,)}
 
 REFUSED: dict[str, tuple[Callable[[Draft, int], int], str]] = {
     "every of what is not pooled": (_bent(every=2), "every is 2, it must be 1"),
-    "pooled rows of several key heads": (_bent(pooled=lambda d, x: d.pool(x, 6, 4), every=4), "one key head"),
+    "pooled rows of several key heads": (_bent(pooled=_pool, every=4), "one key head"),
     "pooled rows and values": (
-        _bent(**{**SHARED, "v": 6, "planes": (6, 6)}, pooled=lambda d, x: d.pool(x, 6, 4), every=4), "whose keys are its values",
+        _bent(**{**SHARED, "v": 6, "planes": (6, 6)}, pooled=_pool, every=4),
+        "whose keys are its values",
     ),
-    "pooled rows of another width": (_bent(**SHARED, pooled=lambda d, x: d.pool(x, 7, 4), every=4), "does not hold the rows"),
+    "pooled rows of another width": (
+        _bent(**SHARED, pooled=lambda d, x: d.pool(x, 7, 4), every=4),
+        "does not hold the rows",
+    ),
     "pooled rows of other runs": (_bent(**SHARED, pooled=lambda d, x: d.pool(x, 6, 3), every=4), "every is 4, it must be 3"),
-    "pooled rows that nobody makes": (_bent(**SHARED, pooled=lambda d, x: d.state(6, every=4), every=4), "is filled by no operation"),
+    "pooled rows nobody makes": (
+        _bent(**SHARED, pooled=lambda d, x: d.state(6, every=4), every=4),
+        "filled by no operation",
+    ),
     "rows of its own as pooled ones": (_bent(**SHARED, pooled=lambda d, x: 0, every=1), "is filled by no operation"),
     "selected by something else": (_bent(select=lambda d, x: d.linear(x, 3)), "not chosen by select"),
     "selected runs": (
-        _bent(select=lambda d, x: d.select(x, 2, every=4, pooled=d.pool(x, 6, 4))), "every of the selected rows is 4, it must be 1",
+        _bent(select=lambda d, x: d.select(x, 2, every=4, pooled=_pool(d, x))),
+        "every of the selected rows is 4, it must be 1",
     ),
     "selected positions of pooled rows": (
-        _bent(**SHARED, pooled=lambda d, x: d.pool(x, 6, 4), every=4, select=lambda d, x: d.select(x, 2)),
+        _bent(**SHARED, pooled=_pool, every=4, select=lambda d, x: d.select(x, 2)),
         "every of the selected rows is 1, it must be 4",
     ),
     "selected from a window": (_bent(window=4, select=lambda d, x: d.select(x, 2)), "a window or selected rows, not both"),
@@ -206,7 +221,8 @@ REFUSED: dict[str, tuple[Callable[[Draft, int], int], str]] = {
     "profile alone": (_bent(profile=(3, 5)), "distance and profile go together"),
     "distance for another profile": (_bent(distance=12, profile=(4, 5)), "width of distance is 12, it must be 16"),
     "distance of pooled rows": (
-        _bent(**SHARED, pooled=lambda d, x: d.pool(x, 6, 4), every=4, distance=12, profile=(3, 5)), "stand at no distance",
+        _bent(**SHARED, pooled=_pool, every=4, distance=12, profile=(3, 5)),
+        "stand at no distance",
     ),
     "values wider than the keys": (_bent(**SHARED, out=28), "values of 7 from keys of 6"),
 }

@@ -54,8 +54,8 @@ def test_op_agrees_with_the_interpreter(name: str, tmp_path: Path) -> None:
 
 
 def test_more_rows_than_a_state_keeps(tmp_path: Path) -> None:
-    d = Draft(context=700, seed=2)
-    check_agreement(d, _ngram(d, heads=8, dim=40, parts=(300, 300)), tmp_path, tokens=TOKENS * 30)
+    d = Draft(context=300, seed=2)
+    check_agreement(d, _ngram(d, heads=8, dim=40, parts=(300, 300)), tmp_path, tokens=TOKENS * 13)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from colibri.compute.native import NativeRuntime
+
 from .agreement import TOKENS, check_agreement, refusal
-from .plans import Draft
+from .plans import Draft, run
 
 ROPE = {"inv_freq": (1.0, 0.3), "offset": 2, "factor": 1.3, "interleaved": True}
 
@@ -72,6 +74,21 @@ def test_any_shape_agrees_with_the_interpreter(tmp_path: Path, data: st.DataObje
         inv_freq = tuple(0.5**i for i in range(turned))
         how["rope"] = {"inv_freq": inv_freq, "offset": offset, "factor": 1.0, "interleaved": data.draw(flag)}
     check_agreement(d, _pool(d, d.embed(10), data.draw(st.integers(1, 9)), width, **how), tmp_path, bound=2e-5)
+
+
+def test_a_slot_is_remembered_within_a_run(tmp_path: Path) -> None:
+    """What a run needs of rows that have long gone comes back with the slot, and to a copy of it."""
+    d = Draft(context=300, seed=1)
+    plan = d.plan(_pool(d, d.embed(16), 5, overlap=True, ape=True))
+    tokens = [int(t) for t in d.random.integers(0, d.vocab, 300)]
+    runtime = NativeRuntime.load(plan, d.tensors(tmp_path), slots=2, max_rows=8)
+    whole = run(runtime, tokens[:38], chunk=8)
+    runtime.remember(0)
+    whole += run(runtime, tokens[38:], chunk=7, start=38)
+    assert runtime.copy(0, 1, 40) == 38
+    assert run(runtime, tokens[38:], chunk=3, slot=1, start=38) == whole[38:]
+    assert runtime.rewind(0, 40) == 38
+    assert run(runtime, tokens[38:], chunk=1, start=38) == whole[38:]
 
 
 def _bent(**changed: Any) -> Callable[[Draft, int], int]:

@@ -59,7 +59,9 @@ def test_any_shape_agrees_with_the_interpreter(tmp_path: Path, data: st.DataObje
     check_agreement(d, d.node("concat", [coefficients, y], (2 + n + width) * n, groups=n), tmp_path, bound=5e-6)
 
 
-def _bent_sinkhorn(width: int = 24, base: int = 24, scale: int = 3, out: int = 24, **attrs: object) -> Callable[[Draft, int], int]:
+def _bent_sinkhorn(
+    width: int = 24, base: int = 24, scale: int = 3, out: int = 24, **attrs: object
+) -> Callable[[Draft, int], int]:
     both = {"n": 4, "iterations": 5, "eps": 1e-6, **attrs}
 
     def build(d: Draft, x: int) -> int:

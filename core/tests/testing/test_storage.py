@@ -12,9 +12,9 @@ from colibri.testing.storage import dequantise, quantise, values_of
 
 #: The largest error of a value between -1 and 1, of types that hold such values by themselves.
 ERRORS = {
-    "f32": 0, "f16": 5e-4, "bf16": 4e-3, "e4m3": 0.032, "e2m1": 0.25, "q8_0": 5e-3, "q4_0": 0.13, "q4_1": 0.07, "q5_0": 0.065,
-    "q5_1": 0.035, "q2_k": 0.4, "q3_k": 0.26, "q4_k": 0.08, "q5_k": 0.04, "q6_k": 0.035, "iq4_nl": 0.15, "iq4_xs": 0.17,
-    "mxfp4": 0.26, "nvfp4": 0.2,
+    "f32": 0, "f16": 5e-4, "bf16": 4e-3, "e4m3": 0.032, "e2m1": 0.25, "q8_0": 5e-3, "q4_0": 0.13, "q4_1": 0.07,
+    "q5_0": 0.065, "q5_1": 0.035, "q2_k": 0.4, "q3_k": 0.26, "q4_k": 0.08, "q5_k": 0.04, "q6_k": 0.035,
+    "iq4_nl": 0.15, "iq4_xs": 0.17, "mxfp4": 0.26, "nvfp4": 0.2,
 }  # fmt: skip
 
 #: Types of whole numbers, and of powers of two.
@@ -24,7 +24,9 @@ NUMBERS = {"i64": [-1000, 7], "i8": [-128, 127], "u8": [0, 255], "u4": [0, 15], 
 HALVES = {
     **dict.fromkeys(("q8_0", "q4_0", "q5_0", "iq4_nl", "iq4_xs"), (0,)),
     **dict.fromkeys(("q4_1", "q5_1", "q4_k", "q5_k"), (0, 2)),
-    **{"q2_k": (80, 82), "q3_k": (108,), "q6_k": (208,)},
+    "q2_k": (80, 82),
+    "q3_k": (108,),
+    "q6_k": (208,),
 }
 
 

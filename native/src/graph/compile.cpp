@@ -167,7 +167,7 @@ private:
             int reused = -1;
             if (code[i].what == Do::Run && code[i].node->op->in_place && code[i].out >= 0)
                 for (int input : code[i].in)
-                    if (reused < 0 && input >= 0 && dies(input) && buffer(input).stride == buffer(code[i].out).stride) reused = input;
+                    if (reused < 0 && input >= 0 && dies(input) && buffer(input).width == buffer(code[i].out).width) reused = input;
             each_output(code[i], [&](int out) {
                 Buffer& buffer = program_.buffers[static_cast<size_t>(out)];
                 if (reused >= 0) buffer.offset = program_.buffers[static_cast<size_t>(reused)].offset;

@@ -40,6 +40,13 @@ const State& Inspection::filled(size_t i, int64_t width) const {
     return state;
 }
 
+void Inspection::reads(const Codes& codes) {
+    Codes& known = plan_.codes;
+    if (known.each != 0 && (known.each != codes.each || known.limit != codes.limit))
+        refuse("reads ", codes.each, " codes below ", codes.limit, ", another operation ", known.each, " below ", known.limit);
+    known = codes;
+}
+
 int64_t Inspection::integer(const char* name, int64_t low, int64_t high, int64_t fallback) {
     used_.insert(name);
     const auto at = attributes_.ints.find(name);

@@ -67,6 +67,8 @@ public:
         return plan_.nodes[static_cast<size_t>(maker_[static_cast<size_t>(node_.inputs[input])])];
     }
     int64_t vocab() const { return plan_.vocab; }
+    // Reads the codes of rows: all ops that do so read the same.
+    void reads(const Codes& codes);
 
     int64_t integer(const char* name, int64_t low, int64_t high, int64_t fallback = kRequired);
     bool flag(const char* name) { return integer(name, 0, 1, 0) != 0; }

@@ -75,8 +75,14 @@ struct Node {
     }
 };
 
+// What a row may have in place of a token: `each` codes below `limit`. each 0: no operation reads codes.
+struct Codes {
+    int64_t each = 0, limit = 0;
+};
+
 struct Plan {
     int64_t vocab = 0;
+    Codes codes;
     std::vector<int64_t> widths;  // of each value
     std::vector<Weight> weights;
     std::vector<Bank> banks;

@@ -238,7 +238,10 @@ void matmul(const Matrix& w, int64_t n0, int64_t n1, const void* acts, size_t ac
         case DType::Q8_0: return multiply<Format32<Q8_0Block>>(job);
         case DType::Q4_0: return multiply<Format32<Q4_0Block>>(job);
         case DType::Q5_0: return multiply<Format32<Q5_0Block>>(job);
+        case DType::Q2_K: return multiply<Format256<Q2_KBlock>>(job);
+        case DType::Q3_K: return multiply<Format256<Q3_KBlock>>(job);
         case DType::Q4_K: return multiply<Format256<Q4_KBlock>>(job);
+        case DType::Q5_K: return multiply<Format256<Q5_KBlock>>(job);
         case DType::Q6_K: return multiply<Format256<Q6_KBlock>>(job);
         default: return multiply_floats(w, job);
     }

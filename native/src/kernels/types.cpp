@@ -15,9 +15,9 @@ constexpr TypeInfo kTypes[] = {
     {DType::U8, "u8", 1, 1, ActType::F32},         {DType::U4, "u4", 2, 1, ActType::F32},
     {DType::Q8_0, "q8_0", 32, 34, ActType::Q8},    {DType::Q4_0, "q4_0", 32, 18, ActType::Q8},
     {DType::Q4_1, "q4_1", 32, 20, ActType::F32},   {DType::Q5_0, "q5_0", 32, 22, ActType::Q8},
-    {DType::Q5_1, "q5_1", 32, 24, ActType::F32},   {DType::Q2_K, "q2_k", 256, 84, ActType::F32},
-    {DType::Q3_K, "q3_k", 256, 110, ActType::F32}, {DType::Q4_K, "q4_k", 256, 144, ActType::Q8K},
-    {DType::Q5_K, "q5_k", 256, 176, ActType::F32}, {DType::Q6_K, "q6_k", 256, 210, ActType::Q8K},
+    {DType::Q5_1, "q5_1", 32, 24, ActType::F32},   {DType::Q2_K, "q2_k", 256, 84, ActType::Q8K},
+    {DType::Q3_K, "q3_k", 256, 110, ActType::Q8K}, {DType::Q4_K, "q4_k", 256, 144, ActType::Q8K},
+    {DType::Q5_K, "q5_k", 256, 176, ActType::Q8K}, {DType::Q6_K, "q6_k", 256, 210, ActType::Q8K},
     {DType::IQ4_NL, "iq4_nl", 32, 18, ActType::F32}, {DType::IQ4_XS, "iq4_xs", 256, 136, ActType::F32},
     {DType::MXFP4, "mxfp4", 32, 17, ActType::F32}, {DType::NVFP4, "nvfp4", 64, 36, ActType::F32},
 };

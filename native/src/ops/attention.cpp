@@ -16,9 +16,9 @@ enum Weights : size_t { kSinks, kProfile };
 struct AttentionParams : Params {
     int64_t heads, kv_heads, window, every;
     float scale;
-    Sight sight;
-    bool pooled;      // rows of a second state are seen besides
-    int64_t gains;    // values a head has for the profile
+    Sight sight{};
+    bool pooled;        // rows of a second state are seen besides
+    int64_t gains = 0;  // values a head has for the profile
 };
 
 void check_extras(Inspection& at, AttentionParams& params) {
@@ -142,9 +142,13 @@ struct Unit {
 
     // A list of all that may be seen says no more than no list.
     void see(Span span, const List& list, int64_t visible) {
-        span.list = list.size < visible ? list.rows : nullptr;
-        if (list.rows)
-            for (int64_t i = 0; i < count; i++) queries[i].low = 0, queries[i].high = list.size;
+        if (list.rows) {
+            span.list = list.size < visible ? list.rows : nullptr;
+            for (int64_t i = 0; i < count; i++) {
+                queries[i].low = 0;
+                queries[i].high = list.size;
+            }
+        }
         look(s.kernels, params.sight, span, queries, count, work);
     }
 

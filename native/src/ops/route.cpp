@@ -32,7 +32,7 @@ std::unique_ptr<Params> check_route(Inspection& at) {
     const int64_t top_k = at.integer("top_k", 1, std::min<int64_t>(experts, 1024));
     params->routing = {experts, top_k, shared};
     params->score = at.word("score", {"softmax", "sigmoid", "root_softplus"}, "softmax");
-    params->groups = at.integer("groups", 1, experts, 1);
+    params->groups = at.integer("groups", 1, std::min<int64_t>(experts, 1024), 1);
     params->top_groups = at.integer("top_groups", 1, params->groups, 1);
     at.divides("groups", params->groups, experts);
     if (params->top_groups * (experts / params->groups) < top_k)
@@ -40,6 +40,7 @@ std::unique_ptr<Params> check_route(Inspection& at) {
     params->normalise = at.flag("normalise");
     params->factor = at.number("factor", 1);
     if (at.has_weight(kBias)) at.vector(kBias, experts);
+    if (at.has_weight(kBias) && at.has_weight(kTable)) at.refuse("a bias and a table can't both choose");
     if (at.has_weight(kTable)) {
         const Weight& table = at.weight(kTable);
         if (table.rows < at.vocab()) at.refuse("weight '", table.name, "' has ", table.rows, " rows for a vocabulary of ", at.vocab());

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "experts/bank.h"
@@ -20,6 +22,7 @@ struct Batch {
     std::vector<int64_t> tokens, slots, positions;
     std::vector<int64_t> wanted;
     std::vector<int64_t> place;  // of each row of the step among the wanted ones, or -1
+    std::map<int64_t, std::vector<uint16_t>> codes;  // of the rows of the step that have some
 
     int64_t size() const { return static_cast<int64_t>(tokens.size()); }
     int64_t count(Rows rows) const { return rows == Rows::All ? size() : static_cast<int64_t>(wanted.size()); }
@@ -29,6 +32,10 @@ struct Batch {
     }
     // The row of a matrix over `rows` that is row `i` of the step, or -1.
     int64_t place_in(Rows rows, int64_t i) const { return rows == Rows::All ? i : place[static_cast<size_t>(i)]; }
+    std::span<const uint16_t> codes_of(int64_t i) const {
+        const auto at = codes.find(i);
+        return at == codes.end() ? std::span<const uint16_t>() : at->second;
+    }
     int64_t slot(int64_t i) const { return slots[static_cast<size_t>(i)]; }
     int64_t position(int64_t i) const { return positions[static_cast<size_t>(i)]; }
 };

@@ -19,7 +19,9 @@ std::unique_ptr<Params> check_embed(Inspection& at) {
 void run_embed(const Step& s, const Instruction& now) {
     const Matrix& table = s.plan.weight(*now.node, 0).matrix;
     s.each_row(now.rows, table.cols, [&](int64_t i) {
-        s.kernels.dequantize(table, s.batch.tokens[s.batch.row(now.rows, i)], s.row(now.out, i));
+        const size_t row = s.batch.row(now.rows, i);
+        if (s.batch.codes.contains(static_cast<int64_t>(row))) std::fill_n(s.row(now.out, i), table.cols, 0.0f);
+        else s.kernels.dequantize(table, s.batch.tokens[row], s.row(now.out, i));
     });
 }
 

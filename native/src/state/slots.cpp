@@ -44,7 +44,8 @@ void Slots::check(int64_t slot, int64_t length) const {
 bool Slots::can_cut(int64_t slot, int64_t length) const {
     const int64_t held = this->length(slot);
     if (length == held || length == 0) return true;
-    if (!recurrents_.empty()) return false;
+    for (const RecurrentState& state : recurrents_)
+        if (state.size() > 0) return false;
     return std::all_of(rows_.begin(), rows_.end(), [&](const RowState& rows) { return rows.can_cut(slot, held, length); });
 }
 

@@ -18,6 +18,8 @@ from colibri_deepseek.checkpoint import Compression, V4Config
 DATA = Path(__file__).parent / "data"
 SPARSE, HEAVY = Compression(4, chosen=True), Compression(128, chosen=False)
 
+PLAIN = {"rope_theta": 1e4}
+
 #: What transformers writes for the model that the hub would write as deepseek_v4_hub.
 TRANSFORMERS = {
     "compress_ratios": None,
@@ -85,6 +87,15 @@ def test_the_spelling_of_transformers(tmp_path: Path) -> None:
     assert read(tmp_path / "theirs", TRANSFORMERS) == read(tmp_path / "hub", {})
 
 
+def test_the_published_sizes(tmp_path: Path) -> None:
+    edit = {"num_hidden_layers": 43, "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0], "num_hash_layers": 3}
+    sizes = {"head_dim": 512, "qk_rope_head_dim": 64, "index_head_dim": 128, "num_attention_heads": 64, "o_groups": 8}
+    c = read(tmp_path, {**edit, **sizes})
+    assert (c.layers.count(None), c.layers.count(SPARSE), c.layers.count(HEAVY)) == (2, 21, 20)
+    assert c.hashed.count(True) == 3
+    assert (len(c.rope.inv_freq), c.rope.offset, c.index.rotation and c.index.rotation.offset) == (32, 448, 64)
+
+
 def test_ratios_of_drafting_layers_come_last(tmp_path: Path) -> None:
     assert read(tmp_path, {"compress_ratios": [0, 128, 4, 128, 0]}).layers == (None, HEAVY, SPARSE, HEAVY)
 
@@ -118,12 +129,15 @@ def test_ratios_of_drafting_layers_come_last(tmp_path: Path) -> None:
         ("mlp_layer_types", ["moe"] * 3),
         ("mlp_layer_types", ["dense"] * 4),
         ("compress_rope_theta", 0),
+        ("compress_rope_theta", None),
+        ("rope_theta", None),
         ("rope_theta", "1e4"),
         ("rope_scaling", {"type": "spiral"}),
         ("rope_scaling", {"type": "yarn"}),
         ("rope_scaling", 4),
         ("index_head_dim", 4),
         ("index_topk", 0),
+        ("index_topk", 1 << 30),
         ("index_n_heads", None),
         ("n_routed_experts", None),
         ("num_experts_per_tok", 9),
@@ -162,11 +176,18 @@ def test_a_bad_value_is_named(key: str, value: object, tmp_path: Path) -> None:
         ({"compress_rates": None}, "compress_rates.heavily_compressed_attention is missing"),
         ({"compress_rates": {"heavily_compressed_attention": 0}}, "compress_rates.heavily_compressed_attention must be"),
         ({"rope_parameters": {"main": {"rope_theta": -1}, "compress": {}}}, "rope_parameters.main.rope_theta must be"),
+        ({"rope_parameters": {"main": {}, "compress": PLAIN}}, "rope_parameters.main.rope_theta is missing"),
+        ({"rope_parameters": {"main": PLAIN, "compress": {}}}, "rope_parameters.compress.rope_theta is missing"),
+        ({"rope_parameters": {"main": PLAIN}}, "rope_parameters.compress.rope_theta is missing"),
+        ({"rope_parameters": {"main": PLAIN, "compress": 4}}, "rope_parameters.compress must be an object"),
         (
-            {"rope_parameters": {"main": {}, "compress": {"rope_type": "linear"}}},
+            {"rope_parameters": {"main": PLAIN, "compress": {**PLAIN, "rope_type": "linear"}}},
             "rope_parameters.compress.factor is missing",
         ),
-        ({"partial_rotary_factor": 0.5, "rope_parameters": {"main": {}, "compress": {}}}, "qk_rope_head_dim is 8, 16"),
+        (
+            {"rope_parameters": {"main": PLAIN, "compress": PLAIN}, "partial_rotary_factor": 0.5},
+            "qk_rope_head_dim is 8, 16 values are rotated by other keys",
+        ),
     ],
 )
 def test_a_bad_value_is_named_in_the_spelling_of_transformers(edit: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -111,6 +111,23 @@ def test_which_layers_have_an_indexer(edit: dict[str, Any], expected: str, tmp_p
     assert "".join(kind[0].upper() for kind in found) == expected
 
 
+def test_the_published_sizes(tmp_path: Path) -> None:
+    edit = {"num_hidden_layers": 78, "indexer_types": None, "index_topk_freq": 4, "index_skip_topk_offset": 3}
+    c = read(tmp_path / "5.2", "glm_moe_dsa", {**edit, "first_k_dense_replace": 3})
+    assert (c.attention.count("full"), c.attention.count("shared"), c.dense.count(True)) == (21, 57, 3)
+    kinds = ["deepseek_sparse_attention" if i % 4 == 3 else "linear_attention" for i in range(45)]
+    edit = {
+        "num_hidden_layers": 45,
+        "layer_types": kinds,
+        "indexer_types": None,
+        "mlp_layer_types": None,
+        "index_topk": 2048,
+    }
+    c = read(tmp_path / "5.3-flash", "glm5_next", edit)
+    assert (c.attention.count("full"), c.attention.count("linear"), c.dense.count(True)) == (11, 34, 3)
+    assert (c.index.budget, c.pool) == (512, 4)
+
+
 def test_older_files_have_the_base_of_rotation_beside_the_rest(tmp_path: Path) -> None:
     c = read(tmp_path, "glm_moe_dsa", {"rope_parameters": None, "rope_theta": 1e6})
     assert c.latent.rotation is not None
@@ -138,6 +155,7 @@ def test_what_may_be_absent(tmp_path: Path) -> None:
         ("glm_moe_dsa", "v_head_dim", 1.5),
         ("glm_moe_dsa", "kv_lora_rank", 0),
         ("glm_moe_dsa", "index_topk", 0),
+        ("glm_moe_dsa", "index_topk", 1 << 30),
         ("glm_moe_dsa", "index_n_heads", None),
         ("glm_moe_dsa", "index_head_dim", 4),
         ("glm_moe_dsa", "indexer_types", ["full"] * 4),
@@ -165,6 +183,7 @@ def test_what_may_be_absent(tmp_path: Path) -> None:
         ("glm_moe_dsa", "tie_word_embeddings", "no"),
         ("glm_moe_dsa", "rope_interleave", "yes"),
         ("glm_moe_dsa", "rope_parameters", []),
+        ("glm_moe_dsa", "rope_parameters", {"rope_theta": 0}),
         ("glm_moe_dsa", "rope_parameters", {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6}),
         ("glm5_next", "qk_rope_head_dim", 8),
         ("glm5_next", "index_kpool", None),
@@ -195,6 +214,12 @@ def test_a_bad_value_is_named(name: str, key: str, value: object, tmp_path: Path
     named = "rope" if key == "qk_rope_head_dim" and value == 7 else key
     assert named in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("rules", [None, {"rope_type": "default"}])
+def test_the_base_of_rotation_is_not_guessed(rules: dict[str, Any] | None, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json: rope_theta is missing"):
+        read(tmp_path, "glm_moe_dsa", {"rope_parameters": rules})
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,16 @@ def test_a_released_model_with_quantised_experts(
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_model_stored_in_bf16(name: str, tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(write_checkpoint(tmp_path, config_of(name), arrays_of(name), dtype="bf16"))
+    with np.load(DATA / name / "reference.npz") as reference:
+        ids = reference["prompt_ids"].tolist()
+    found = logits_of(load_runtime(Inkling(), checkpoint, context=64), ids)
+    expected = logits_of(InterpretedRuntime(*declare(Inkling(), checkpoint), context=64), ids)
+    assert np.abs(found - expected).max() < CLOSE[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_text_part_alone_is_the_same_model(name: str, tmp_path: Path) -> None:
     config = config_of(name)
     nested = name == "inkling"

@@ -110,9 +110,7 @@ def test_arguments_that_are_no_json_stand_as_they_are() -> None:
 
     assert written('{"a": <') == '<|open|>json type="object"<|sep|>{"a": <<|close|>json<|sep|>'
     assert written(" ") == ""
-    with pytest.raises(BadRequest, match="must be a JSON object") as caught:
-        written("[1]")
-    assert caught.value.param == "messages.0.tool_calls.0.function.arguments"
+    assert written("[1]") == ""
 
 
 def test_an_image_is_a_placeholder_and_a_sound_is_refused() -> None:

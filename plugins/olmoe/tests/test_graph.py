@@ -234,7 +234,6 @@ def test_the_configuration() -> None:
         ("rope_parameters", {"rope_type": "spiral", "rope_theta": 1.0}),
         ("rope_parameters", {"rope_theta": 0}),
         ("rope_parameters", []),
-        ("quantization_config", {"quant_method": "gptq"}),
     ],
 )
 def test_a_bad_value_is_named(tmp_path: Path, key: str, value: object) -> None:

@@ -264,7 +264,6 @@ def test_the_newer_words_for_rope_and_windows(tmp_path: Path) -> None:
         ("tie_word_embeddings", "no"),
         ("use_sliding_window", 1),
         ("max_position_embeddings", 1.5),
-        ("quantization_config", {"quant_method": "awq"}),
     ],
 )
 def test_a_bad_value_is_named(tmp_path: Path, key: str, value: object) -> None:

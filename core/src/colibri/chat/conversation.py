@@ -35,6 +35,11 @@ class ToolCall(Struct, frozen=True):
     arguments: dict[str, Any] | str
     id: str | None = None
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """The arguments by name; none where the model once wrote something else, which is no fault of the client's."""
+        return self.arguments if isinstance(self.arguments, dict) else {}
+
 
 class Turn(Struct, frozen=True):
     """One message. `content` is None only where the client sent none (or null).

@@ -30,10 +30,10 @@ class ToolSchemas:
             value = json.loads(arguments, object_pairs_hook=_distinct)
         except (ValueError, RecursionError) as error:
             raise ModelOutputError(f"The model's arguments for {name!r} are malformed: {error}.", code=_CODE) from None
-        declared = self._declared[name]
-        unknown = [key for key in value if key not in declared] if declared is not None and isinstance(value, dict) else ()
-        if unknown:
-            raise ModelOutputError(f"The model gave {name!r} the argument {unknown[0]!r}, which it does not have.", code=_CODE)
+        known = self._declared[name]
+        others = (key for key in value if key not in known) if known is not None and isinstance(value, dict) else iter(())
+        if (unknown := next(others, None)) is not None:
+            raise ModelOutputError(f"The model gave {name!r} the argument {unknown!r}, which it does not have.", code=_CODE)
         fault = next(self._validators[name].iter_errors(value), None)
         if fault is not None:
             where = "".join(f"[{step!r}]" for step in fault.instance_path)

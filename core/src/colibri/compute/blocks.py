@@ -62,7 +62,7 @@ def latent_projections(g: Graph, x: Value, w: Scope, c: Latent, eps: float) -> t
     q_proj, then kv_a_proj_with_mqa and the latents' norms."""
     hidden = g.rms_norm(g.linear(x, w["q_a_proj.weight"]), w["q_a_layernorm.weight"], eps) if c.compressed else x
     q = g.linear(hidden, w["q_b_proj.weight" if c.compressed else "q_proj.weight"])
-    both = g.linear(x, w["kv_a_proj_with_mqa.weight"])
+    both = g.linear(x, g.w(f"{w.prefix}.kv_a_proj_with_mqa.weight", rows=c.rank + c.rope))
     latent = g.rms_norm(g.slice(both, 0, c.rank), w["kv_a_layernorm.weight"], eps)
     key = g.slice(both, c.rank, c.rope) if c.rope else None
     return hidden, q, latent, key

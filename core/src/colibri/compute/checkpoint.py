@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from ..errors import CheckpointError
 
-#: Storage type -> (values per block, bytes per block). A row holds whole blocks. `u4` and `u8`
-#: are unsigned codes, of which scales say what they stand for, `e8m0` is the power of two 2^(byte - 127), `i64` is for tables.
+#: Storage type -> (values per block, bytes per block). Block types hold whole blocks along the last dimension. `e8m0` is the
+#: power of two 2^(byte - 127), `u4` and `u8` are unsigned codes that scales give a meaning, `i64` is for tables.
 BLOCKS: dict[str, tuple[int, int]] = {
     "f32": (1, 4),
     "bf16": (1, 2),
@@ -126,7 +126,7 @@ class Tensor(Struct, frozen=True):
         """The same values in another shape."""
         if math.prod(shape) != self.values or self.pitch or self.scales is not None:
             raise self.error(f"has shape {list(self.shape)}, {list(shape)} is needed")
-        return replace(self, shape=shape)
+        return self if shape == self.shape else replace(self, name=f"{self.name}{list(shape)}", shape=shape)
 
     @property
     def values(self) -> int:

@@ -100,13 +100,6 @@ class Config:
         """The part about the language model: `text_config` where a model has other parts too, else all of it."""
         return self.part("text_config") or self
 
-    def check_plain(self) -> None:
-        """Refuse, by name, a repository whose weights are stored in a quantised format of its own."""
-        quantised = self.part("quantization_config")
-        if quantised is not None:
-            method = quantised.word("quant_method", "unknown")
-            raise self.error("quantization_config", f"says {_short(method)}: weights stored that way cannot be read")
-
     def _required(self, key: str, default: Any) -> Any:
         value = self.get(key)
         if value is not None:

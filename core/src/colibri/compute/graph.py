@@ -8,11 +8,13 @@ the name of the tensor at fault before any of its weights are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ..errors import CheckpointError, PluginError
 from .checkpoint import BLOCKS, Checkpoint, Tensor
 from .operations import KV, Experts, Memory, Operations, Rows, Value, W
 from .plan import Attr, Bank, Node, Plan, State, Weight
+from .quantised import find_tensor
 
 
 class Scope:
@@ -72,11 +74,11 @@ class Scope:
 
 
 class Graph(Operations):
-    """A forward pass under construction. `find` says where a weight lies: by default, under its name in the checkpoint;
-    a family that reads files with other names sets its own."""
+    """A forward pass under construction. `find` says where a weight lies: by default, under its name in the checkpoint,
+    quantised or not; a family that reads files with other names sets its own."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.find: Callable[[str], Tensor] = checkpoint.tensor
+        self.find: Callable[[str], Tensor] = partial(find_tensor, checkpoint)
         self._file = checkpoint.path
         self._tensors: dict[str, Tensor] = {}
         self._weights: dict[str, W] = {}
@@ -175,8 +177,9 @@ class Graph(Operations):
         return len(self._states) - 1
 
     def _bank(self, bank: Bank) -> int:
-        self._banks.append(bank)
-        return len(self._banks) - 1
+        if bank not in self._banks:  # layers that run several times use one
+            self._banks.append(bank)
+        return self._banks.index(bank)
 
     def _node(
         self,

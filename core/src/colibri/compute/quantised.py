@@ -99,18 +99,18 @@ def find_shards(checkpoint: Checkpoint, name: str, count: int) -> tuple[Tensor, 
 def _find(checkpoint: Checkpoint, name: str, shards: int) -> Tensor:
     tensors = checkpoint.tensors
     for mark, format_name in FOREIGN.items():
-        found = tensors.get(_beside(name, mark))
+        found = tensors.get(beside(name, mark))
         if found is not None:
             raise found.error(f"is of a model in {format_name} format, which cannot be read; use another release of it")
     lacking: CheckpointError | None = None
     for row in FORMATS:
-        codes, grid = tensors.get(_beside(name, row.codes)), tensors.get(_beside(name, row.scales))
+        codes, grid = tensors.get(beside(name, row.codes)), tensors.get(beside(name, row.scales))
         if codes is None or codes.dtype != row.word or grid is None or grid.dtype not in row.grid:
             continue
-        missing = [mark for mark in row.times + row.over if _beside(name, mark) not in tensors]
+        missing = [mark for mark in row.times + row.over if beside(name, mark) not in tensors]
         if not missing:
             return _assembled(checkpoint, name, row, codes, grid, shards)
-        reason = f"is stored in {row.name}, its {_beside(name, missing[0])!r} is missing"
+        reason = f"is stored in {row.name}, its {beside(name, missing[0])!r} is missing"
         lacking = lacking or codes.error(reason)
     if lacking is not None:
         raise lacking
@@ -118,16 +118,16 @@ def _find(checkpoint: Checkpoint, name: str, shards: int) -> Tensor:
     if tensor is not None and tensor.dtype in BLOCKS:
         return tensor
     for row in FORMATS:
-        codes = tensors.get(_beside(name, row.codes))
+        codes = tensors.get(beside(name, row.codes))
         if codes is not None and codes.dtype == row.word:
-            beside = {_beside(name, r.scales): None for r in FORMATS if (r.codes, r.word) == (row.codes, row.word)}
+            wanted = {beside(name, r.scales): None for r in FORMATS if (r.codes, r.word) == (row.codes, row.word)}
             raise codes.error(
-                f"is stored as {row.word}, and no scales of a type that fits it are there ({', '.join(beside)})"
+                f"is stored as {row.word}, and no scales of a type that fits it are there ({', '.join(wanted)})"
             )
     return checkpoint.tensor(name)
 
 
-def _beside(name: str, mark: str) -> str:
+def beside(name: str, mark: str) -> str:
     """The name that a published name such as X.weight_scale has where `name` is X.weight."""
     if mark.startswith("X.weight"):
         return name + mark[len("X.weight") :]
@@ -200,7 +200,7 @@ def _factors(checkpoint: Checkpoint, name: str, row: Format, parts: int) -> tupl
     """What scales are multiplied with: one number for all of `parts` matrices, or one for each."""
     found = [1.0]
     for mark in row.times + row.over:
-        tensor = checkpoint.tensor(_beside(name, mark))
+        tensor = checkpoint.tensor(beside(name, mark))
         values = tensor.numbers(most=max(parts, 1))
         if len(values) not in (1, parts):
             raise tensor.error(f"holds {len(values)} numbers, 1 {f'or {parts} ' if parts > 1 else ''}are needed")
@@ -216,7 +216,7 @@ def _factors(checkpoint: Checkpoint, name: str, row: Format, parts: int) -> tupl
 
 def _zeros(checkpoint: Checkpoint, name: str, dtype: str, shape: tuple[int, ...], grid: tuple[int, ...]) -> Tensor | None:
     """The zeros of asymmetric codes: 32-bit words, each with those of several rows of the grid."""
-    tensor = checkpoint.tensors.get(_beside(name, "X.weight_zero_point"))
+    tensor = checkpoint.tensors.get(beside(name, "X.weight_zero_point"))
     if tensor is None:
         return None
     if dtype not in ZEROS:

@@ -7,8 +7,8 @@
 
 A model is a folder with config.json, weights and reference.npz, whose arrays come from another implementation in float32:
 `prompt_ids` [P], `logits_full` [P, vocab], `greedy_ids` [G] with the `greedy_logits` [G, vocab] that chose them, and
-`alt_ids` [A], which share their first `alt_keep` tokens with the prompt, with `alt_logits` [A, vocab]. `close` is the largest
-difference that float32 may show, by model where one needs more. Needs numpy, pytest and hypothesis.
+`alt_ids` [A], which share their first `alt_keep` tokens with the prompt, with `alt_logits` [A, vocab]. `close` is the
+largest difference that float32 may show, by model where one needs more. Needs numpy, pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .interpreter import InterpretedRuntime
 #: A busy machine is no fault of the family's.
 _patient = settings(deadline=None, max_examples=12)
 
-_SIZES = {"context": 256, "slots": 3, "max_rows": 64}
+_CONTEXT, _SLOTS, _ROWS = 256, 3, 64
 
 
 class ComputeConformance:
@@ -83,7 +83,7 @@ class ComputeConformance:
 
     def test_the_interpreter_computes_the_same(self, model: str, reference: Mapping[str, np.ndarray]) -> None:
         plan, tensors = declare(registered(self.plugin, self.family), open_checkpoint(self.models[model]))
-        made = InterpretedRuntime(plan, tensors, **_SIZES)
+        made = InterpretedRuntime(plan, tensors, context=_CONTEXT, slots=_SLOTS, max_rows=_ROWS)
         ids = reference["prompt_ids"].tolist()
         assert _distance(logits_of(made, ids, chunks=[7, 1, 5]), reference["logits_full"]) < self._close(model)
         assert greedy(made, ids, 4, slot=1) == reference["greedy_ids"].tolist()[:4]
@@ -159,7 +159,7 @@ class ComputeConformance:
 
 
 def _native(family: Family, folder: Path, **options: Any) -> Runtime:
-    return load_runtime(family, open_checkpoint(folder), **{**_SIZES, **options})
+    return load_runtime(family, open_checkpoint(folder), context=_CONTEXT, slots=_SLOTS, max_rows=_ROWS, **options)
 
 
 @lru_cache(maxsize=64)

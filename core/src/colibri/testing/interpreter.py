@@ -18,7 +18,7 @@ from ..compute.runtime import Row
 from ..family import Sampling
 from .interpreted import OPERATIONS
 from .interpreted.step import Matrix, Step, softmax
-from .storage import dequantise
+from .storage import values_of
 
 
 class InterpretedRuntime:
@@ -39,7 +39,7 @@ class InterpretedRuntime:
         self.context = context or plan.context
         self.vocab, self.sequential = plan.vocab, False
         self.values: dict[int, Matrix] = {}  # every value of the last step, for whoever looks for a difference
-        self._weights = [_read(tensors[weight.name], precision) for weight in plan.weights]
+        self._weights = [values_of(tensors[weight.name]).astype(precision) for weight in plan.weights]
         # A row a position for what is kept by position; of what every position changes, a row for before each of them.
         # So a slot can be cut anywhere.
         self._states = [
@@ -106,12 +106,6 @@ class InterpretedRuntime:
             if row.position > seen.get(row.slot, self._lengths[row.slot]):
                 raise ValueError(f"slot {row.slot} holds {self._lengths[row.slot]} positions, none before {row.position}")
             seen[row.slot] = row.position + 1
-
-
-def _read(tensor: Tensor, precision: type[np.floating]) -> Matrix:
-    with tensor.file.open("rb") as stream:
-        stream.seek(tensor.offset)
-        return dequantise(tensor.dtype, stream.read(tensor.nbytes), tensor.shape).astype(precision)
 
 
 def _pick(logits: Matrix, sampling: Sampling, draw: int) -> int:

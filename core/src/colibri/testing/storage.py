@@ -107,7 +107,7 @@ _WRITERS: dict[str, Callable[[Floats], Bytes]] = {
     "f32": lambda values: values.astype("<f4"),
     "f16": lambda values: values.astype("<f2"),
     "bf16": _write_bf16,
-    "i64": lambda values: np.rint(values).astype("<i8"),
+    "i64": lambda values: (values if values.dtype.kind == "i" else np.rint(values)).astype("<i8"),
     "i8": _integers("i1"),
     "u8": _integers("u1"),
     "u4": lambda values: _write_nibbles(np.clip(np.rint(values), 0, 15).astype(np.uint8)),

@@ -20,6 +20,9 @@ class Compression(Struct, frozen=True):
     chosen: bool
 
 
+#: What `rope_parameters` calls the rotations of layers without and with compression.
+_ROPES = ("main", "compress")
+
 #: What `layer_types` calls compressed layers, and what `compress_ratios` says of them.
 _SPARSE, _HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 _RATIOS = {0: None, 4: Compression(4, True), 128: Compression(128, False)}
@@ -77,7 +80,7 @@ class V4Config(Struct, frozen=True):
             index=Index(
                 heads=config.size("index_n_heads", most=65536),
                 head_dim=index_dim,
-                budget=config.size("index_topk"),
+                budget=config.size("index_topk", most=65536),
                 rotation=_trailing(compressed, index_dim),
             ),
             streams=Streams(
@@ -136,12 +139,18 @@ def _ropes(config: Config, head_dim: int) -> tuple[Rope, Rope]:
     """The rotations of layers without and with compression, both of a head's last values."""
     context, dims = config.size("max_position_embeddings"), config.size("qk_rope_head_dim", most=head_dim)
     both = config.part("rope_parameters")
-    nested = both is not None and both.get("main") is not None
-    # The hub's one scaling is for layers with compression.
-    scaling = () if nested else ("rope_scaling", "rope_parameters")
-    plain = Config({key: value for key, value in config.values.items() if key not in scaling}, config.file, config.prefix)
-    rope = rope_for(plain, head_dim, context, partial=dims / head_dim, layers="main")
-    compressed = rope_for(config, head_dim, context, partial=dims / head_dim, layers="compress", theta="compress_rope_theta")
+    plain = config
+    if both is not None and both.get("main") is not None:
+        bases = [(both.part(name) or Config({}, config.file, f"{both.prefix}{name}."), "rope_theta") for name in _ROPES]
+    else:  # the hub's one scaling is for layers with compression
+        bases = [(config, "rope_theta"), (config, "compress_rope_theta")]
+        values = {key: value for key, value in config.values.items() if key not in ("rope_scaling", "rope_parameters")}
+        plain = Config(values, config.file)
+    for part, key in bases:
+        part.number(key)  # no base is too well known to be written down
+    main, compress = _ROPES
+    rope = rope_for(plain, head_dim, context, partial=dims / head_dim, layers=main)
+    compressed = rope_for(config, head_dim, context, partial=dims / head_dim, layers=compress, theta="compress_rope_theta")
     for one in (rope, compressed):
         if 2 * len(one.inv_freq) != dims:
             raise config.error("qk_rope_head_dim", f"is {dims}, {2 * len(one.inv_freq)} values are rotated by other keys")

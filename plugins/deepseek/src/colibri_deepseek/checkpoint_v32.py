@@ -90,7 +90,7 @@ def _sharpness(config: Config) -> float:
 def _index(config: Config, rope: Rope) -> Index:
     head_dim = config.size("index_head_dim", least=rope.head_dim, most=65536)
     rope = replace(rope, head_dim=head_dim, interleaved=config.flag("indexer_rope_interleave", False))
-    return Index(config.size("index_n_heads", most=65536), head_dim, config.size("index_topk"), rope)
+    return Index(config.size("index_n_heads", most=65536), head_dim, config.size("index_topk", most=65536), rope)
 
 
 def _routing(config: Config) -> Routing:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CHAT = Capabilities(thinking="optional", continuation=True)
 _TOOLS = replace(_CHAT, tools="native", tool_choice="narrow", strict_tools=True)
 
-V4 = Variant("deepseek-v4", "DeepSeek V4", replace(_TOOLS, efforts=("low", "high", "max"), preserve=True, developer=True))
+V4 = Variant("deepseek-v4", "DeepSeek V4", replace(_TOOLS, efforts=("low", "high", "max"), preserve=True))
 V3_2 = Variant("deepseek-v3.2", "DeepSeek V3.2", _TOOLS)
 V3_2_EXP = Variant("deepseek-v3.2-exp", "DeepSeek V3.2 Exp", _CHAT)
 

@@ -150,15 +150,17 @@ def _dense(config: Config, layers: int) -> tuple[bool, ...]:
 
 
 def _rope(config: Config, dims: int, context: int) -> Rope:
-    for rules in filter(None, (config.part("rope_parameters"), config.part("rope_scaling"))):
-        key = rules.spelling("rope_type", "type")
-        if rules.word(key, "default") != "default":
-            raise rules.error(key, f"is {rules.word(key)[:32]!r}, this family computes default")
+    rules = config.part("rope_parameters") or config.part("rope_scaling") or config
+    kind = rules.spelling("rope_type", "type")
+    if rules.word(kind, "default") != "default":
+        raise rules.error(kind, f"is {rules.word(kind)[:32]!r}, this family computes default")
+    if rules.get("rope_theta") is None:
+        config.number("rope_theta")  # models of this family differ in it: it must be somewhere
     return replace(rope_for(config, dims, context), interleaved=config.flag("rope_interleave", True))
 
 
 def _index(config: Config, rope: Rope | None, pool: int) -> Index:
-    head_dim, budget = config.size("index_head_dim", most=65536), config.size("index_topk")
+    head_dim, budget = config.size("index_head_dim", most=65536), config.size("index_topk", most=65536)
     if budget % pool:
         raise config.error("index_topk", f"is {budget}, not a multiple of index_kpool, {pool}")
     if rope is not None:

@@ -87,12 +87,10 @@ TEMPLATES = {"glm-5.2": _GLM_5_2, "glm-5.3": _GLM_5_3, "glm-5.3-flash": _GLM_5_3
 
 
 def render(template: Template, conversation: Conversation, options: TurnOptions) -> Prompt:
-    """The prompt of a conversation. Raises BadRequest for a continuation of what is no open answer, and for past calls
-    whose arguments are no object."""
+    """The prompt of a conversation. Raises BadRequest for a continuation of what is no open answer."""
     turns = conversation.turns
     if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
         raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
-    _check_arguments(turns)
     return prompt(_pieces(template, turns, active_tools(conversation, options), options))
 
 
@@ -176,10 +174,9 @@ def _was_thinking(turn: Turn, thinks: bool) -> bool:
 
 
 def _call(call: ToolCall) -> Iterator[Piece | str]:
-    assert isinstance(call.arguments, dict)
     yield CALL
     yield call.name
-    for key, value in call.arguments.items():
+    for key, value in call.named.items():
         yield from (KEY, key, KEY_END, VALUE, value if isinstance(value, str) else dumps(value), VALUE_END)
     yield CALL_END
 
@@ -199,11 +196,3 @@ def _in_call_order(results: Sequence[Turn], calls: Sequence[ToolCall]) -> Sequen
     if "" in order or len(order) < len(calls) or len(set(ids)) < len(ids) or not order.keys() >= set(ids):
         return results
     return [turn for _, turn in sorted(zip(ids, results, strict=True), key=lambda pair: order[pair[0]])]
-
-
-def _check_arguments(turns: Sequence[Turn]) -> None:
-    for number, turn in enumerate(turns):
-        for place, call in enumerate(turn.calls):
-            if isinstance(call.arguments, str):
-                param = f"messages.{number}.tool_calls.{place}.function.arguments"
-                raise BadRequest(f"`{param}` must be a JSON object; the model has no words for others.", param=param)

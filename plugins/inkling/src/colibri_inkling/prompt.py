@@ -67,7 +67,7 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions) 
         names |= {call.id: call.name for call in turn.calls if call.id is not None}
         if turn.role == "assistant":
             opened = options.cue == "continue" and index == len(turns) - 1
-            yield from _answer(turn, index, refs[index], opened)
+            yield from _answer(turn, refs[index], opened)
         elif turn.role == "tool":
             yield from _result(turn, index, names)
         elif turn.role in _OWNERS:
@@ -106,7 +106,7 @@ def _content(turn: Turn, ref: int) -> Iterator[Piece | str]:
         ref += 1
 
 
-def _answer(turn: Turn, index: int, ref: int, opened: bool) -> Iterator[Piece | str]:
+def _answer(turn: Turn, ref: int, opened: bool) -> Iterator[Piece | str]:
     """A turn of the model's; an `opened` one ends behind its text."""
     if turn.spoken is not None and not opened:
         yield MODEL
@@ -122,15 +122,9 @@ def _answer(turn: Turn, index: int, ref: int, opened: bool) -> Iterator[Piece | 
         yield from content[:-1]
         return
     yield from content
-    for number, call in enumerate(turn.calls):
-        if isinstance(call.arguments, str):
-            raise BadRequest(
-                f"The arguments of the call to {call.name!r} must be a JSON object.",
-                param=f"messages.{index}.tool_calls.{number}.function.arguments",
-            )
-        yield from _message(
-            MODEL, call.name, CALL, f'{{"name":{_canonical(call.name)},"args":{_canonical(call.arguments)}}}'
-        )
+    for call in turn.calls:
+        body = f'{{"name":{_canonical(call.name)},"args":{_canonical(call.named)}}}'
+        yield from _message(MODEL, call.name, CALL, body)
     yield END_SAMPLING
 
 

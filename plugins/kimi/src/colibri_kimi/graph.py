@@ -66,8 +66,10 @@ def _delta(g: Graph, x: Value, w: Scope, c: KimiConfig, layer: int) -> Value:
 
 
 def _latent(g: Graph, x: Value, w: Scope, c: KimiConfig, layer: int) -> Value:
-    _, q, latent, key = latent_projections(g, x, w, c.attention, LATENT_EPS)
-    y = latent_attention(g, q, latent, key, w["kv_b_proj.weight"], c.attention, layer=layer)
+    a = c.attention
+    _, q, latent, key = latent_projections(g, x, w, a, LATENT_EPS)
+    kv_b = g.w(f"{w.prefix}.kv_b_proj.weight", rows=a.heads * (a.nope + a.v_dim))
+    y = latent_attention(g, q, latent, key, kv_b, a, layer=layer)
     return y * g.sigmoid(g.linear(x, w["g_proj.weight"])) if c.gated else y
 
 

@@ -144,7 +144,7 @@ def _assistant(turn: Turn, number: int, thinking: bool, *, is_open: bool) -> Ite
     if turn.calls:
         yield from _open("tools")
         for index, call in enumerate(turn.calls):
-            yield from _call(call, index, f"messages.{number}.tool_calls.{index}")
+            yield from _call(call, index)
         yield from _close("tools")
     yield from _close("message")
     yield END
@@ -166,26 +166,25 @@ def _spoken(spoken: Spoken, thinking: bool) -> Iterator[Piece | str]:
         yield from (Special(bar), tag, SEP)
 
 
-def _call(call: ToolCall, index: int, param: str) -> Iterator[Piece | str]:
+def _call(call: ToolCall, index: int) -> Iterator[Piece | str]:
     yield from _open("call", tool=call.name, index=index + 1)
     if isinstance(call.arguments, dict):
         for key, value in call.arguments.items():
             text = value if isinstance(value, str) else dumps(value)
             yield from _element("argument", text, key=key, type=_type(value))
-    elif call.arguments.strip():
-        yield from _element("json", _raw(call.arguments, f"{param}.function.arguments"), type="object")
+    elif not _is_json(call.arguments):
+        yield from _element("json", call.arguments, type="object")
     yield from _close("call")
 
 
-def _raw(arguments: str, param: str) -> str:
-    """Arguments that are no JSON stand as they are; JSON that is no object has no place."""
+def _is_json(arguments: str) -> bool:
+    """Whether arguments that are no object are JSON, or nothing, all the same: then they have no place. Other text stands
+    as it is."""
     try:
-        value = json.loads(arguments)
+        json.loads(arguments)
     except (ValueError, RecursionError):
-        return arguments
-    if not isinstance(value, dict):
-        raise BadRequest("Kimi K3 tool call arguments must be a JSON object.", param=param)
-    return arguments
+        return not arguments.strip()
+    return True
 
 
 def _type(value: Any) -> str:

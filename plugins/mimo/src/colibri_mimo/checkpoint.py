@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from colibri.compute.blocks import Routing
@@ -9,11 +11,9 @@ from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.rope import Rope, rope_for
 
-#: Which layers have a window and which have experts, in published files and in transformers' own.
-_WINDOWED = {1: True, 0: False}
-_WINDOWED_WORDS = {"sliding_attention": True, "full_attention": False, "attention": False}
-_EXPERTS = {1: True, 0: False}
-_EXPERTS_WORDS = {"sparse": True, "dense": False}
+#: What transformers' words for layers say of them: whether they have a window, and whether they have experts.
+_WINDOWED = {"sliding_attention": True, "full_attention": False, "attention": False}
+_EXPERTS = {"sparse": True, "dense": False}
 
 
 class Attention(Struct, frozen=True):
@@ -56,32 +56,25 @@ class MimoConfig(Struct, frozen=True):
         context = config.size("max_position_embeddings", 131072)
         full = _full(config, context)
         windowed = _windowed(config, context, full)
+        has_windows = _layers(config, layers, "hybrid_layer_pattern", "layer_types", _WINDOWED)
         return cls(
             vocab=config.size("vocab_size"),
             eps=config.number(config.spelling("layernorm_epsilon", "rms_norm_eps")),
             tied=config.flag("tie_word_embeddings", False),
             context=context,
-            attention=tuple(windowed if narrow else full for narrow in _windowed_layers(config, layers)),
-            expert_layers=_expert_layers(config, layers),
+            attention=tuple(windowed if has_window else full for has_window in has_windows),
+            expert_layers=_layers(config, layers, "moe_layer_freq", "mlp_layer_types", _EXPERTS),
             shards=full.kv_heads,
             value_scale=config.number("attention_value_scale", 1.0),
             routing=_routing(config),
         )
 
 
-def _windowed_layers(config: Config, layers: int) -> tuple[bool, ...]:
-    found = config.choices("hybrid_layer_pattern", layers, _WINDOWED)
-    found = found or config.choices("layer_types", layers, _WINDOWED_WORDS)
+def _layers(config: Config, count: int, key: str, own_key: str, words: Mapping[str, bool]) -> tuple[bool, ...]:
+    """What published files say of each layer by 1 and 0, and transformers' own by words."""
+    found = config.choices(key, count, {1: True, 0: False}) or config.choices(own_key, count, words)
     if found is None:
-        raise config.error("hybrid_layer_pattern", "is missing")
-    return found
-
-
-def _expert_layers(config: Config, layers: int) -> tuple[bool, ...]:
-    found = config.choices("moe_layer_freq", layers, _EXPERTS)
-    found = found or config.choices("mlp_layer_types", layers, _EXPERTS_WORDS)
-    if found is None:
-        raise config.error("moe_layer_freq", "is missing")
+        raise config.error(key, "is missing")
     return found
 
 

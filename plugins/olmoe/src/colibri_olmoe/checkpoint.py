@@ -43,7 +43,6 @@ def matches(checkpoint: Checkpoint) -> bool:
 
 
 def _from_json(config: Config) -> OlmoeConfig:
-    config.check_plain()
     heads = config.size("num_attention_heads")
     kv_heads = config.size("num_key_value_heads", heads)
     config.split("num_key_value_heads", kv_heads, "num_attention_heads", heads)

@@ -33,7 +33,6 @@ class QwenConfig(Struct, frozen=True):
 
 
 def _from_json(config: Config) -> QwenConfig:
-    config.check_plain()
     layers = config.size("num_hidden_layers", most=4096)
     heads = config.size("num_attention_heads")
     kv_heads = config.size("num_key_value_heads", heads)

@@ -161,7 +161,7 @@ def _linear(config: Config, layers: int, words: dict[str, bool]) -> tuple[bool, 
 
 
 def _sparse(config: Config, layers: int) -> tuple[bool, ...]:
-    step, dense = config.size("decoder_sparse_step", 1), _numbers(config, "mlp_only_layers", 0, layers - 1)
+    step, dense = config.size("decoder_sparse_step", 1), set(_numbers(config, "mlp_only_layers", 0, layers - 1))
     return tuple(i not in dense and (i + 1) % step == 0 for i in range(layers))
 
 

@@ -223,18 +223,16 @@ def _answer(turn: Turn, index: int, template: Template, *, shown: bool) -> Piece
         yield from _reasoning(reasoning)
     yield from body
     lead = "\n\n" if text.strip() else ""
-    for number, call in enumerate(turn.calls):
+    for call in turn.calls:
         yield lead
-        yield from _call(call, f"messages.{index}.tool_calls.{number}.function.arguments")
+        yield from _call(call)
         lead = "\n"
 
 
-def _call(call: ToolCall, param: str) -> Pieces:
-    if isinstance(call.arguments, str):
-        raise BadRequest(f"`{param}` must be a JSON object: the prompt names each argument.", param=param)
+def _call(call: ToolCall) -> Pieces:
     yield CALL
     yield f"\n<function={call.name}>\n"
-    for name, value in call.arguments.items():
+    for name, value in call.named.items():
         yield f"<parameter={name}>\n{value if isinstance(value, str) else dumps(value)}\n</parameter>\n"
     yield "</function>\n"
     yield CALL_END

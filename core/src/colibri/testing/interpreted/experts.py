@@ -14,10 +14,12 @@ _SCORES = {
     "root_softplus": lambda x: np.sqrt(np.logaddexp(0, x)),
 }
 
+_PLAIN = {"score": "softmax", "groups": 1, "top_groups": 1, "normalise": False, "factor": 1.0, "shared": 0}
+
 
 def _route(step: Step, node: Node, x: Matrix) -> Matrix:
-    how = attrs(node)
-    top_k, shared = how["top_k"], how.get("shared", 0)
+    how = _PLAIN | attrs(node)
+    top_k, shared = how["top_k"], how["shared"]
     scores = _SCORES[how["score"]](x)
     table = step.weight(node, 1)
     if table is None:
@@ -33,11 +35,11 @@ def _route(step: Step, node: Node, x: Matrix) -> Matrix:
 
 def _ranks(step: Step, node: Node, scores: Matrix) -> Matrix:
     """What experts are chosen by: -inf for those of groups that are left out."""
-    how = attrs(node)
-    groups, bias = how.get("groups", 1), step.weight(node, 0)
+    how = _PLAIN | attrs(node)
+    groups, bias = how["groups"], step.weight(node, 0)
     ranks = scores if bias is None else scores + bias
     grouped = ranks.reshape(len(ranks), groups, -1)
-    kept = _best(np.sort(grouped, -1)[..., -2:].sum(-1), how.get("top_groups", 1))
+    kept = _best(np.sort(grouped, -1)[..., -2:].sum(-1), how["top_groups"])
     left_out = (np.arange(groups)[:, None] != kept[:, None, :]).all(-1)  # [rows, groups]
     return np.where(left_out[..., None], -np.inf, grouped).reshape(ranks.shape)
 

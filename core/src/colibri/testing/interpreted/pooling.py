@@ -42,9 +42,7 @@ def _pooled(raw: Matrix, run: int, width: int, how: dict[str, int], ape: Matrix 
     return (softmax(gates.T).T * x).sum(0)
 
 
-def _select(
-    step: Step, node: Node, q: Matrix, k: Matrix | None = None, weights: Matrix | None = None
-) -> Matrix:
+def _select(step: Step, node: Node, q: Matrix, k: Matrix | None = None, weights: Matrix | None = None) -> Matrix:
     how = attrs(node)
     heads, every = how["heads"], how["every"]
     result = np.full((len(step.rows), step.plan.widths[node.out]), -1, step.precision)

@@ -10,7 +10,8 @@ from .step import Matrix, Operation, Step, attrs, sigmoid, softmax
 
 def _sinkhorn(step: Step, node: Node, x: Matrix) -> Matrix:
     how, base, scale = attrs(node), step.weight(node, 0), step.weight(node, 1)
-    assert base is not None and scale is not None
+    assert base is not None
+    assert scale is not None
     n, eps = how["n"], step.precision(how["eps"])
     pre, post, joint = slice(n), slice(n, 2 * n), slice(2 * n, None)
     read = sigmoid(x[:, pre] * scale[0] + base[pre]) + eps
