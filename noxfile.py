@@ -3,6 +3,7 @@
     nox                      lint, core, each family, together, native, offline
     nox -s real_model        the official SDK against a real model (about 0.5 GB is downloaded once)
     nox -s bench             speed beside llama.cpp on that model
+    nox -s matrix            write the table of models in README.md anew
     nox -s fuzz              the property tests, a hundred times longer
 
 The C++ runtime is compiled once into dist/ and shared by the sessions for as long as its sources stay the same.
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nox
@@ -85,12 +88,22 @@ def family_tests(name: str) -> list[str]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff and mypy --strict."""
+    """ruff and mypy --strict, on the repository and on what `colibri new-family` writes."""
     extras = CORE["project"]["optional-dependencies"]["chat"]
     install(session, *CORE["project"]["dependencies"], *extras, *group("test"), *group("lint"))
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy", "core/src", *(f"plugins/{name}/src" for name in FAMILIES))
+    for name in ("b", "b" * 32):  # a line is as long as the name makes it
+        with tempfile.TemporaryDirectory() as home:
+            source = str(ROOT / "core" / "src")
+            plugin = Path(home) / "plugin"
+            arguments = ["new-family", name, "--output", str(plugin)]
+            session.run("python", "-m", "colibri", *arguments, env={"PYTHONPATH": source}, silent=True)
+            with session.chdir(plugin):
+                session.run("ruff", "check")
+                session.run("ruff", "format", "--check")
+                session.run("mypy", "src", "tests", env={"MYPYPATH": source})
 
 
 @nox.session
@@ -120,6 +133,17 @@ def together(session: nox.Session) -> None:
     tests = [argument for name in FAMILIES for argument in family_tests(name)]
     expected = {"COLIBRI_TEST_FAMILIES": " ".join(FAMILIES)}
     pytest(session, "core/tests/test_families.py", "core/tests/cli", *tests, env=expected)
+
+
+@nox.session
+def matrix(session: nox.Session) -> None:
+    """README's table of models: what `colibri families` prints where all families are installed."""
+    install(session, core_wheel(session), *PLUGINS)
+    table = str(session.run("colibri", "families", "--markdown", silent=True)).strip()
+    readme = ROOT / "README.md"
+    head, begin, rest = re.split(r"(<!-- matrix\b.*-->\n)", readme.read_text(encoding="utf-8"))
+    _, end, tail = rest.partition("\n<!-- end of matrix -->")
+    readme.write_text(f"{head}{begin}{table}{end}{tail}", encoding="utf-8")
 
 
 @nox.session

@@ -27,8 +27,12 @@ FREE = {"__init__", "discovery", "errors", "family", "settings", "hookspecs", "p
 FAMILIES = ("qwen", "olmoe", "glm", "deepseek", "kimi", "mimo", "inkling")
 
 
+#: A plugin to begin with: files that are copied, no modules of core.
+TEMPLATES = SOURCE / "cli" / "templates"
+
+
 def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
+    return sorted(path for path in SOURCE.rglob("*.py") if TEMPLATES not in path.parents)
 
 
 def name_of(path: Path) -> str:
@@ -91,7 +95,7 @@ def test_core_and_native_name_no_family() -> None:
         f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
         for root in roots
         for path in sorted(root.rglob("*"))
-        if path.suffix in (".py", ".pyi", ".h", ".hpp", ".inl", ".cpp", ".txt", ".cmake")
+        if path.suffix in (".py", ".pyi", ".md", ".toml", ".json", ".h", ".hpp", ".inl", ".cpp", ".txt", ".cmake")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if pattern.search(line)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pkgutil
 import re
 import textwrap
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from colibri import hookimpl, hookspecs
 from colibri.api.app import App
 from colibri.chat.conversation import Conversation, TextPart, Turn, TurnOptions
+from colibri.compute import blocks
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.operations import Operations
 from colibri.discovery import PluginRow
 from colibri.errors import CheckpointError, PluginError, SettingError
 from colibri.family import Capabilities, Variant
@@ -174,6 +177,10 @@ BROKEN = {
         FAMILY.replace("Capabilities())", "Capabilities(tools='yes'))"),
         "family 'claims', variant 'claims-1': Invalid enum value 'yes' - at `$.capabilities.tools`",
     ),
+    "deaf": (
+        FAMILY.replace("Capabilities())", "Capabilities(inputs=('text', 'audio')))"),
+        "family 'deaf' claims audio input and lacks encode",
+    ),
     "titled": (
         FAMILY.replace('"{name}-1"', '"Heron 1"'),
         "variant 'Heron 1': the name must be lower case and without blanks",
@@ -316,10 +323,50 @@ def test_no_family_for_a_checkpoint() -> None:
         Plugins.of(Fake("wren", knows("wren"))).family_for(checkpoint("dodo"))
     assert str(caught.value) == (
         "/models/m: no installed plugin serves model type 'dodo'. Installed: wren (given). "
-        "Install the plugin for it: they are packages named colibri-<family>."
+        "A plugin for it would be called colibri-dodo: if there is one, and you trust it, pip install colibri-dodo."
     )
     with pytest.raises(PluginError, match="Installed: no family plugin at all"):
         Plugins().family_for(checkpoint("dodo"))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [("dodo_v4_moe", "dodo"), ("dodo3_5_text", "dodo"), ("Dodo2", "dodo"), ("dodo-linear", "dodo"), ("dodo.x", "dodo")],
+)
+def test_a_plugin_that_is_not_installed_is_called_for_the_first_word_of_the_model_type(model_type: str, name: str) -> None:
+    with pytest.raises(PluginError, match=f"would be called colibri-{name}: .* pip install colibri-{name}\\.$"):
+        Plugins().family_for(checkpoint(model_type))
+
+
+@pytest.mark.parametrize("model_type", ["", "3d", "ümlaut", "--index-url=x", "a", " ", "\n"])
+def test_a_model_type_without_a_word_makes_no_name(model_type: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        Plugins().family_for(checkpoint(model_type))
+    assert str(caught.value).endswith("Install the plugin for it: they are packages named colibri-<family>.")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_model_type_is_cut_short() -> None:
+    with pytest.raises(PluginError) as caught:
+        Plugins().family_for(checkpoint("dodo" * 1000))
+    assert len(str(caught.value)) < 400
+
+
+def test_an_installed_plugin_is_never_said_to_be_missing(install: Install) -> None:
+    install("heron")
+    install("robin", "import no_such_module_at_all")
+    plugins = load("heron", "robin")
+    with pytest.raises(PluginError) as caught:
+        plugins.family_for(checkpoint("heron_v2"))
+    assert str(caught.value).endswith(
+        "colibri-heron is installed, perhaps a later version of it serves this model: pip install --upgrade colibri-heron."
+    )
+    with pytest.raises(PluginError) as caught:
+        plugins.family_for(checkpoint("robin"))
+    assert "Plugin 'robin' (colibri-robin 1.2) is installed but broken" in str(caught.value)
+    assert "would be called" not in str(caught.value)
+    with pytest.raises(PluginError, match=r"colibri-robin is installed but was left out: see --only-plugin and"):
+        load("heron").family_for(checkpoint("robin"))
 
 
 def test_two_families_for_a_checkpoint() -> None:
@@ -502,7 +549,8 @@ def test_hookimpl_is_for_these_hooks() -> None:
     assert hookimpl.project_name == "colibri"
 
 
-DOCS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+REPOSITORY = Path(__file__).parents[2]
+DOCS = (REPOSITORY / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", hooks())
@@ -526,3 +574,28 @@ def test_the_documented_plugin_loads(tmp_path: Path) -> None:
     rendered = family.render(variant, conversation, TurnOptions())
     assert rendered.text == "<|turn|>user\n<|end|>?<|end|><|turn|>assistant\n"
     assert [type(piece).__name__ for piece in rendered.pieces] == ["Special", "Text", "Special", "Special", "Text"]
+
+
+def test_every_operation_and_block_is_documented() -> None:
+    operations = [name for name, value in vars(Operations).items() if inspect.isfunction(value) and name[0] != "_"]
+    functions = [name for name, value in vars(blocks).items() if inspect.isfunction(value)]
+    assert len(operations) > 30
+    assert [name for name in (*operations, *functions) if f"`{name}`" not in DOCS] == []
+
+
+def test_every_module_that_the_documents_name_is_there() -> None:
+    for document in ("plugins.md", "architecture.md"):
+        text = (REPOSITORY / "docs" / document).read_text(encoding="utf-8")
+        for name in re.findall(r"`(colibri(?:\.\w+)+)`", text):
+            assert resolve(name), name
+        for path in re.findall(r"`(?:colibri/)?((?:\w+/)*\w+\.py)`", text):
+            homes = (REPOSITORY / "core" / "src" / "colibri", REPOSITORY / "plugins" / "olmoe" / "src" / "colibri_olmoe")
+            assert any((home / path).is_file() for home in homes), path
+
+
+def resolve(name: str) -> object:
+    """A module, or something in one, by its dotted name."""
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return None

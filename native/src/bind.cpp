@@ -10,7 +10,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
+#include <cstring>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <tuple>
 
@@ -62,12 +64,22 @@ std::vector<uint16_t> codes_of(const nb::bytes& data) {
     return codes;
 }
 
+// Numbers as they come: float32 in this machine's order, at any address.
+std::vector<float> floats_of(const nb::bytes& data) {
+    if (data.size() % sizeof(float) != 0) colibri::refuse(data.size(), " bytes are no whole number of floats");
+    std::vector<float> floats(data.size() / sizeof(float));
+    if (!floats.empty()) std::memcpy(floats.data(), data.data(), data.size());
+    return floats;
+}
+
+nb::bytes bytes_of(std::span<const float> floats) { return nb::bytes(floats.data(), floats.size_bytes()); }
+
 Ints step(Model& model, Ints tokens, Ints slots, Ints positions, Ints wanted, const std::vector<const Sampler*>& samplers,
-          const std::vector<uint64_t>& steps, const std::map<int64_t, nb::bytes>& codes) {
+          const std::vector<uint64_t>& steps, const std::map<int64_t, nb::bytes>& codes, const nb::bytes& given) {
     if (samplers.size() != steps.size()) colibri::refuse(samplers.size(), " samplers with ", steps.size(), " steps");
     std::vector<colibri::Draw> draws;
     for (size_t i = 0; i < samplers.size(); i++) draws.push_back({samplers[i], steps[i]});
-    colibri::Batch batch{std::move(tokens), std::move(slots), std::move(positions), std::move(wanted), {}, {}};
+    colibri::Batch batch{std::move(tokens), std::move(slots), std::move(positions), std::move(wanted), {}, {}, floats_of(given)};
     for (const auto& [row, data] : codes) batch.codes.emplace(row, codes_of(data));
     Model::Use use(model);
     nb::gil_scoped_release free;
@@ -140,14 +152,11 @@ NB_MODULE(_native, m) {
         .def("pick", &pick, "logits"_a, "step"_a);
 
     nb::class_<Model>(m, "Runtime")
-        .def("step", &step, "tokens"_a, "slots"_a, "positions"_a, "wanted"_a, "samplers"_a, "steps"_a,
-             "codes"_a = std::map<int64_t, nb::bytes>())
+        .def("step", &step, "tokens"_a, "slots"_a, "positions"_a, "wanted"_a, "samplers"_a, "steps"_a, "codes"_a,
+             "given"_a = nb::bytes("", 0))
         .def("logits",
-             [](Model& self, int64_t index) {
-                 const auto logits = Model::Use(self)->logits(index);
-                 return nb::bytes(logits.data(), logits.size_bytes());
-             },
-             "index"_a)
+             [](Model& self, int64_t index) { return bytes_of(Model::Use(self)->logits(index)); }, "index"_a)
+        .def("hidden", [](Model& self, int64_t row) { return bytes_of(Model::Use(self)->hidden(row)); }, "row"_a)
         .def("copy",
              [](Model& self, int64_t source, int64_t target, int64_t length) {
                  return Model::Use(self)->copy(source, target, length);
@@ -192,9 +201,10 @@ NB_MODULE(_native, m) {
              "float_lists"_a)
         .def("build",
              [](Builder& self, int64_t logits, int64_t max_rows, int64_t slots, int64_t context, int64_t threads,
-                const std::string& isa) {
+                const std::string& isa, int64_t hidden) {
                  nb::gil_scoped_release free;
-                 return std::make_unique<Model>(self.finish(logits), colibri::Limits{max_rows, slots, context}, threads, isa);
+                 return std::make_unique<Model>(self.finish(logits, hidden), colibri::Limits{max_rows, slots, context}, threads, isa);
              },
-             "logits"_a, "max_rows"_a, "slots"_a, "context"_a, "threads"_a, "isa"_a);
+             "logits"_a, "max_rows"_a, "slots"_a, "context"_a, "threads"_a, "isa"_a,
+             "hidden"_a = -1);
 }

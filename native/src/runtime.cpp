@@ -81,6 +81,8 @@ void Runtime::check(const Batch& batch, std::span<const Draw> draws) {
         for (uint16_t code : codes)
             if (code >= plan_.codes.limit) refuse("row ", row, ": code ", code, " is not below ", plan_.codes.limit);
     }
+    if (static_cast<int64_t>(batch.given.size()) != rows * plan_.given)
+        refuse(rows, " rows bring ", batch.given.size(), " numbers along, ", plan_.given, " each are needed");
     int64_t before = -1;
     for (int64_t row : batch.wanted) {
         if (row <= before || row >= rows) refuse("wanted rows must rise and be below ", rows, ", ", row, " is not");
@@ -139,11 +141,12 @@ std::vector<int64_t> Runtime::step(Batch batch, std::span<const Draw> draws) {
     batch.place.assign(static_cast<size_t>(batch.size()), -1);
     for (size_t i = 0; i < batch.wanted.size(); i++) batch.place[static_cast<size_t>(batch.wanted[i])] = static_cast<int64_t>(i);
     gather_runs(batch);
-    wanted_ = 0;
+    rows_ = wanted_ = 0;
     for (const Run& run : runs_) slots_.begin(run.slot, run.first, run.end());
     turn(batch);
     execute(batch);
     for (const Run& run : runs_) slots_.finish(run.slot, run.end());
+    rows_ = batch.size();
     wanted_ = static_cast<int64_t>(batch.wanted.size());
 
     std::vector<int64_t> picked(draws.size(), -1);
@@ -158,9 +161,19 @@ std::vector<int64_t> Runtime::step(Batch batch, std::span<const Draw> draws) {
 
 std::span<const float> Runtime::logits(int64_t index) const {
     if (index < 0 || index >= wanted_) refuse("no logits ", index, ": the last step had ", wanted_, " wanted rows");
-    const Buffer& buffer = program_.buffers[static_cast<size_t>(program_.logits)];
-    const uint8_t* row = arena_.data() + buffer.offset + static_cast<size_t>(index) * buffer.stride;
-    return {reinterpret_cast<const float*>(row), static_cast<size_t>(plan_.vocab)};
+    return read(program_.logits, index);
+}
+
+std::span<const float> Runtime::hidden(int64_t row) const {
+    if (program_.hidden < 0) refuse("no hidden rows are kept: the plan names none, or it was loaded without them");
+    if (row < 0 || row >= rows_) refuse("no hidden row ", row, ": the last step had ", rows_, " rows");
+    return read(program_.hidden, row);
+}
+
+std::span<const float> Runtime::read(int buffer, int64_t row) const {
+    const Buffer& place = program_.buffers[static_cast<size_t>(buffer)];
+    const uint8_t* at = arena_.data() + place.offset + static_cast<size_t>(row) * place.stride;
+    return {reinterpret_cast<const float*>(at), static_cast<size_t>(place.width)};
 }
 
 uint64_t Runtime::resident_bytes() const {

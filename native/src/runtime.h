@@ -30,6 +30,8 @@ public:
 
     // Logits of the index-th wanted row of the last step.
     std::span<const float> logits(int64_t index) const;
+    // The plan's hidden value of a row of the last step.
+    std::span<const float> hidden(int64_t row) const;
 
     // See Slots.
     int64_t copy(int64_t source, int64_t target, int64_t length) { return slots_.copy(source, target, length); }
@@ -47,6 +49,7 @@ private:
     void gather_runs(const Batch&);
     void turn(const Batch&);
     void execute(const Batch&);
+    std::span<const float> read(int buffer, int64_t row) const;
 
     Plan plan_;
     Limits limits_;
@@ -60,7 +63,7 @@ private:
     std::vector<Turns> turns_;
     std::vector<Run> runs_;      // of the step
     std::vector<int64_t> next_;  // per slot: the position its next row in this step must have, or -1
-    int64_t wanted_ = 0;         // of the last step
+    int64_t rows_ = 0, wanted_ = 0;  // of the last step
 };
 
 }  // namespace colibri

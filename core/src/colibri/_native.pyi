@@ -66,8 +66,11 @@ class Builder:
         int_lists: dict[str, list[int]],
         float_lists: dict[str, list[float]],
     ) -> None: ...
-    def build(self, logits: int, max_rows: int, slots: int, context: int, threads: int, isa: str) -> Runtime:
-        """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards.
+    def build(
+        self, logits: int, max_rows: int, slots: int, context: int, threads: int, isa: str, hidden: int = -1
+    ) -> Runtime:
+        """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards. `hidden`: a
+        value that can be read for all rows of a step, -1 for none.
 
         Raises MemoryError where the address space has no room for the slots.
         """
@@ -82,8 +85,12 @@ class Runtime:
         wanted: Sequence[int],
         samplers: Sequence[Sampler | None],
         steps: Sequence[int],
+        codes: dict[int, bytes],
+        given: bytes = b"",
     ) -> list[int]:
-        """Run one row per token and return one token per wanted row.
+        """Run one row per token and return one token per wanted row. `codes` are those of the rows that have some, two bytes
+        each and the lower one first; their tokens are not embedded. `given` are the float32 numbers that all rows bring along,
+        as many as the plan asks for, one row behind the other.
 
         `wanted` are row indices, rising; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the
         result is -1; -2 where all logits are NaN or -inf). A slot's rows must stand in order at consecutive positions
@@ -92,6 +99,8 @@ class Runtime:
         """
     def logits(self, index: int) -> bytes:
         """The float32 logits of wanted[index] of the last step."""
+    def hidden(self, row: int) -> bytes:
+        """The float32 numbers of `hidden` in a row of the last step. Raises ValueError if there was none to keep."""
     def copy(self, source: int, target: int, length: int) -> int:
         """Make a slot what another one was at `length` positions, or before; returns the length."""
     def reach(self, slot: int, length: int) -> int:

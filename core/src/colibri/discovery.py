@@ -49,6 +49,11 @@ def candidates(settings: Settings) -> list[Candidate]:
     return [*installed, *_files(settings.plugin, (row.name for row, _ in installed))]
 
 
+def distributions() -> set[str]:
+    """The names of all distributions that bring a plugin, whether it is in use or not."""
+    return {entry.dist.name for entry in metadata.entry_points(group=GROUP) if entry.dist}
+
+
 def _installed(settings: Settings) -> list[Candidate]:
     """The entry points of group `colibri`, checked for what can be known without importing them."""
     entries = [(entry, {entry.name, entry.dist.name if entry.dist else ""}) for entry in metadata.entry_points(group=GROUP)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from .chat.conversation import Conversation, TurnOptions
+    from .chat.conversation import Conversation, MediaPart, TurnOptions
     from .chat.output import OutputFormat
     from .chat.prompt import Prompt
     from .compute.checkpoint import Checkpoint
@@ -79,12 +79,13 @@ class Stops(Struct, frozen=True):
 class TokenizerSpec(Struct, frozen=True):
     """Where the tokenizer is and which spellings are control tokens.
 
-    `file`: a tokenizer.json, or a GGUF file that carries its vocabulary. `specials`: control tokens by spelling;
-    those that the file declares as added tokens need not be repeated, and what is given here wins over the file.
+    `file`: a tokenizer.json, a GGUF file that carries its vocabulary, or a file of tiktoken's (`.model`, `.tiktoken`),
+    beside which tokenizer_config.json names the added tokens. `specials`: control tokens by spelling; those that the
+    files declare as added tokens need not be repeated, and what is given here wins over the files.
 
-    A GGUF file names the way its text is normalised and split into words only by a label (`tokenizer.ggml.pre`):
-    `splits` gives the pattern for each label the family knows, as a regular expression of the tokenizers library, and
-    `nfc` says that text is brought into Unicode's normal form C first.
+    Files of the latter two kinds do not say how text is normalised and split into words, or only by a label
+    (GGUF's `tokenizer.ggml.pre`): `splits` gives the pattern for each label the family knows, and for "tiktoken", as a
+    regular expression of the tokenizers library, and `nfc` says that text is brought into Unicode's normal form C first.
     """
 
     file: str
@@ -129,4 +130,25 @@ class Family(Protocol):
 
     def graph(self, checkpoint: Checkpoint, g: Graph) -> None:
         """Declare the forward pass on `g`."""
+        ...
+
+
+class DraftFamily(Family, Protocol):
+    """A family with variants that claim drafts."""
+
+    def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+        """Declare on `g` the forward pass of the checkpoint's draft head; false where the checkpoint has none.
+
+        A row of it has the token behind a position, and as `g.given` the hidden row that the model's own forward pass
+        has there (`g.hidden`); its logits are for the token after that one. It has states of its own."""
+        ...
+
+
+class MediaFamily(Family, Protocol):
+    """A family with variants that claim more inputs than text."""
+
+    def encode(self, variant: Variant, part: MediaPart, param: str, room: int) -> Sequence[Sequence[int]]:
+        """What stands in the prompt for a sound or an image: the codes of each position, which `Graph.codes` reads. They take
+        at most `room` positions. Raises BadRequest, about the field `param`, for what cannot be read or is too long; called
+        in a thread, and seldom twice for the same part."""
         ...

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 from pluggy import PluginManager, PluginValidationError
 
 from . import __version__, hookspecs
-from .discovery import PluginRow, candidates
+from .discovery import PluginRow, candidates, distributions
 from .errors import ColibriError, PluginError
 from .family import FAMILY_API, Family, Variant
 from .settings import Settings, nearest
@@ -144,10 +144,11 @@ class Plugins:
             return found[0][0].family, found[0][1]
         if failed:
             raise failed[0]
-        kind = f"model type {checkpoint.model_type!r}" if checkpoint.model_type else "this model (it names no model type)"
+        kind = (
+            f"model type {checkpoint.model_type[:60]!r}" if checkpoint.model_type else "this model (it names no model type)"
+        )
         raise PluginError(
-            f"{checkpoint.path}: no installed plugin serves {kind}. {self._inventory()} "
-            "Install the plugin for it: they are packages named colibri-<family>."
+            f"{checkpoint.path}: no installed plugin serves {kind}. {self._inventory()} {self._advice(checkpoint)}"
         )
 
     # Hooks, one method each.
@@ -249,6 +250,19 @@ class Plugins:
         )
         return f"Installed: {installed or 'no family plugin at all'}.{broken}"
 
+    def _advice(self, checkpoint: Checkpoint) -> str:
+        """Which plugin may serve a checkpoint that none does. Plugins are called for the maker's or the model's name, and
+        that is what a model type begins with."""
+        word = re.match(r"[a-z]{2,32}", (checkpoint.model_type or "").lower())
+        if word is None:
+            return "Install the plugin for it: they are packages named colibri-<family>."
+        name = f"colibri-{word[0]}"
+        if any(row.distribution == name for row in self._rows):
+            return f"{name} is installed, perhaps a later version of it serves this model: pip install --upgrade {name}."
+        if name in distributions():
+            return f"{name} is installed but was left out: see --only-plugin and --disable-plugin."
+        return f"A plugin for it would be called {name}: if there is one, and you trust it, pip install {name}."
+
 
 def load_plugins(settings: Settings | None = None) -> Plugins:
     """All plugins that `settings` allows: those of installed distributions, then the files of `--plugin`."""
@@ -306,6 +320,12 @@ def _checked(family: object, *, parts: bool = False) -> object:
         raise PluginError(f"{what} is a class; register an object of it")
     if hasattr(family, "variants"):
         _check_variants(what, family.variants())
+        heard = {kind for variant in family.variants() for kind in variant.capabilities.inputs} - {"text"}
+        if heard and not parts and not callable(getattr(family, "encode", None)):
+            raise PluginError(f"{what} claims {' and '.join(sorted(heard))} input and lacks encode")
+        drafts = any(variant.capabilities.drafts != "none" for variant in family.variants())
+        if drafts and not parts and not callable(getattr(family, "draft", None)):
+            raise PluginError(f"{what} claims drafts and lacks draft")
     return family
 
 

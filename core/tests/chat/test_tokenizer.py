@@ -51,6 +51,17 @@ def test_control_tokens_are_found_by_their_exact_spelling(tokenizer: Tokenizer, 
         tokenizer.encode(Prompt((Special("<CALL>"),)))
     with pytest.raises(Refusal):
         tokenizer.encode(Prompt((Media(0),)))
+    with pytest.raises(Refusal):
+        tokenizer.encode(Prompt((Media(1),)), media={0: [-1]})
+
+
+def test_media_are_the_ids_that_stand_for_them(tokenizer: Tokenizer) -> None:
+    lengths: list[int] = []
+    pieces = (Special("<|start|>"), Media(1), Text("<|end|>"), Media(0), Media(1))
+    ids = tokenizer.encode(Prompt(pieces), lengths, {0: [], 1: (-7, -8, -7)})
+    text = tokenizer.encode_text("<|end|>")
+    assert ids == [tokenizer.specials["<|start|>"], -7, -8, -7, *text, -7, -8, -7]
+    assert lengths == [1, 4, 4 + len(text), 4 + len(text), 7 + len(text)]
 
 
 def test_tokens_that_are_no_text_are_told_apart(tokenizer: Tokenizer, library: Library) -> None:

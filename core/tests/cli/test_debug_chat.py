@@ -149,6 +149,19 @@ def test_ids_tell_control_tokens_from_text_that_spells_them(vocabulary: Path) ->
     assert "--tokenizer" in run(debug_chat.parse, lines[0])[0]["error"]
 
 
+def test_segments_tell_control_tokens_from_text_that_spells_them() -> None:
+    case = {"prompt_tail": "<t>", "output": "", "segments": [
+        {"text": "a</t>", "special": False}, {"text": "</t>", "special": True}, {"text": "b", "special": False},
+    ]}  # fmt: skip
+    (shown,) = run(debug_chat.parse, case)
+    assert (shown["reasoning"], shown["content"]) == ("a</t>", "b")
+    (shown,) = run(debug_chat.parse, {**case, "output": []})
+    assert (shown["reasoning"], shown["content"]) == ("a</t>", "b")
+    for bad in ({}, [1], [{"text": "a"}], [{"text": 1, "special": True}]):
+        (shown,) = run(debug_chat.parse, {**case, "segments": bad})
+        assert "`segments` must be" in shown["error"]
+
+
 def test_a_bad_line_says_why_and_the_next_is_read() -> None:
     rendered = run(
         debug_chat.render, "{", "", "5", {"messages": 5}, user("x", enable_thinking="y"), user("x"), "[" * 100_000

@@ -8,6 +8,7 @@ import pytest
 from colibri.compute.checkpoint import Checkpoint, open_checkpoint
 from colibri.compute.graph import Graph, Value
 from colibri.compute.load import declare
+from colibri.compute.plan import Codes
 from colibri.compute.rope import Rope
 from colibri.errors import CheckpointError, PluginError
 from colibri.testing.checkpoints import seeded_weights, write_checkpoint, write_safetensors
@@ -94,6 +95,8 @@ BAD: dict[str, tuple[Callable[[Graph], object], str]] = {
         ),
         "attention: gives 2 heads, 4 key heads cannot serve them",
     ),
+    "codes": (lambda g: g.codes(g.w("e.weight"), 4), "'e.weight': codes: has 6 rows, no whole number for each of 4 codes"),
+    "codes of nothing": (lambda g: g.codes(g.w("e.weight"), 0), "'e.weight': codes: has 6 rows"),
     "logits": (lambda g: g.logits(g.linear(x_of(g), g.w("m.weight"))), "logits: gives 8 logits for 6 tokens"),
 }  # fmt: skip
 
@@ -123,6 +126,16 @@ def test_what_does_not_fit_is_named(g: Graph, name: str) -> None:
 def test_a_wrong_declaration_is_the_plugins_fault(g: Graph, declare_it: Callable[[Graph], object]) -> None:
     with pytest.raises(PluginError, match=r"^graph: "):
         declare_it(g)
+
+
+def test_a_plan_says_which_codes_it_reads(g: Graph) -> None:
+    x = x_of(g)
+    g.logits(g.linear(x + g.codes(g.w("m.weight"), 4), g.w("e.weight")))
+    g.context(8)
+    assert g.plan().codes == Codes(each=4, limit=2)
+    assert not Codes(4, 2).fit(b"\1\0" * 3)
+    assert not Codes(4, 2).fit(b"\1\0\0\0\0\0\0\1")
+    assert Codes(4, 2).fit(b"\1\0\0\0\0\0\1\0")
 
 
 def test_a_value_of_another_graph_is_refused(g: Graph, toy_model: Checkpoint) -> None:

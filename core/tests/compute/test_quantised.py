@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from colibri.compute import gguf, safetensors
@@ -78,6 +79,28 @@ def test_the_native_runtime_reads_it_alike(name: str, tmp_path: Path) -> None:
         nodes = [Node("embed", (), 0, (0,)), Node("linear", (0,), 1, (1,))]
         found = logits(nodes, {"table": table, "matrix": matrix}, rows, cols)
         assert close(found, wanted, 1e-2 if matrix is tensor and tensor.dtype in COARSE else 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "reason"),
+    [
+        ("grid", {"shape": (39, 5)}, r"are \[39, 5\], \[40, 5\] are needed"),
+        ("grid", {"shape": (40, 4)}, r"are \[40, 4\], \[40, 5\] are needed"),
+        ("grid", {"dtype": "i8"}, "are stored as i8 for values of type u4"),
+        ("grid", {"dtype": "q4_0"}, "are stored as q4_0 for values of type u4"),
+        ("grid", {"offset": 1 << 40}, "the file has"),
+        ("zeros", {"shape": (4, 40)}, r"are \[4, 40\], \[5, 40\] are needed"),
+        ("zeros", {"shape": (5, 39)}, r"are \[5, 39\], \[5, 40\] are needed"),
+        ("zeros", {"dtype": "u8"}, "are stored as u8 for values of type u4"),
+    ],
+)
+def test_scales_that_do_not_cover_a_matrix_are_not_loaded(which: str, change: dict[str, Any], reason: str) -> None:
+    tensor = published("int4_packed_zeros.weight")
+    scales = tensor.scales
+    assert scales is not None
+    broken = replace(tensor, scales=replace(scales, **{which: replace(getattr(scales, which), **change)}))
+    with pytest.raises(CheckpointError, match=reason):
+        logits([Node("embed", (), 0, (0,)), Node("linear", (0,), 1, (0,))], {"w": broken}, *tensor.shape)
 
 
 @pytest.mark.parametrize("name", matrices())

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colibri.engine.frames import Accept, Done, Error, Submit, Tokens
+from colibri.compute.plan import Codes
+from colibri.engine.frames import Accept, Done, Error, Submit, Tokens, mark_of
 from colibri.engine.planner import Planner
 from colibri.family import Sampling
 from colibri.testing.runtime import ScriptedRuntime, alone, replying
@@ -46,6 +47,12 @@ class Desk:
 
 def submit(id: int, ids: list[int], count: int = 5, **fields: Any) -> Submit:
     return Submit(id, ids, count, fields.pop("sampling", GREEDY), **fields)
+
+
+def hearing(id: int, ids: list[int | bytes], count: int = 5, **fields: Any) -> Submit:
+    """A prompt of tokens and of codes."""
+    marks = [mark_of(item) if isinstance(item, bytes) else item for item in ids]
+    return submit(id, marks, count, media=[item for item in ids if isinstance(item, bytes)], **fields)
 
 
 def test_tokens_then_length() -> None:
@@ -127,6 +134,82 @@ def test_a_bad_request_fails_alone(bad: Submit, code: str, param: str) -> None:
     error = desk.one(2, Error)
     assert (error.code, error.param, error.status) == (code, param, 400)
     assert desk.tokens(1) == alone([5, 6], 4)
+
+
+A, B = b"\1\0\2\0", b"\2\0\1\0"  # codes of a moment
+
+
+def test_codes_stand_where_their_marks_are() -> None:
+    runtime = ScriptedRuntime(codes=Codes(2, 3))
+    desk = Desk(runtime, chunk=3)
+    asked = hearing(1, [4, A, B, 5, A])
+    desk.planner.submit(asked)
+    desk.drain()
+    assert desk.one(1, Accept) == Accept(1, 0, 5, 0, 5)
+    rows = [row for rows in runtime.steps for row in rows]
+    assert [row.codes for row in rows[:6]] == [b"", A, B, b"", A, b""]
+    assert [row.token for row in rows[:5]] == [4, 0, 0, 5, 0]
+    assert [row.position for row in rows] == list(range(9))
+    assert desk.tokens(1) == alone(asked.ids, 5)
+
+
+def test_equal_sounds_are_shared_and_different_ones_never() -> None:
+    desk = Desk(ScriptedRuntime(slots=1, codes=Codes(2, 3)))
+    for id, prompt, cached in (
+        (1, [7, A, B, A, 9], 0),
+        (2, [7, A, B, A, 8], 4),
+        (3, [7, A, B, B, 8], 3),
+        (4, [7, B, B, B, 8], 1),
+        (5, [0, B, B, B, 8], 0),
+    ):
+        asked = hearing(id, prompt)
+        desk.planner.submit(asked)
+        desk.drain()
+        assert desk.one(id, Accept).cached == cached
+        assert desk.tokens(id) == alone(asked.ids, 5)
+
+
+def test_a_sound_in_a_busy_slot_is_copied() -> None:
+    desk = Desk(ScriptedRuntime(slots=2, max_rows=32, codes=Codes(2, 3)), chunk=16)
+    sound = [A, B] * 4
+    desk.planner.submit(hearing(1, [*sound, 11], 20))
+    desk.planner.step()
+    asked = hearing(2, [*sound, B], 5)
+    desk.planner.submit(asked)
+    assert (desk.one(2, Accept).slot, desk.one(2, Accept).cached) == (1, 8)
+    desk.drain()
+    assert desk.tokens(2) == alone(asked.ids, 5)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (submit(2, [1, mark_of(A)]), "invalid_token"),
+        (submit(2, [1, 2], media=[A]), "invalid_media"),
+        (submit(2, [1, mark_of(A)], media=[A, A]), "invalid_media"),
+        (submit(2, [mark_of(A), mark_of(A)], media=[A]), "invalid_media"),
+        (submit(2, [1, mark_of(A), mark_of(B)], media=[B, A]), "invalid_media"),
+        (submit(2, [1, -1], media=[A]), "invalid_media"),
+        (hearing(2, [1, b"\1\0"]), "invalid_media"),
+        (hearing(2, [1, b"\1\0\3\0"]), "invalid_media"),
+        (hearing(2, [1, b"\1\0\1\1"]), "invalid_media"),
+        (hearing(2, [1, b""]), "invalid_media"),
+        (hearing(2, [1, A, 32]), "invalid_token"),
+    ],
+)
+def test_media_that_do_not_fit_are_refused(bad: Submit, code: str) -> None:
+    for codes in (Codes(2, 3), None):
+        desk = Desk(ScriptedRuntime(codes=codes))
+        desk.planner.submit(bad)
+        error = desk.one(2, Error)
+        assert (error.code, error.param, error.status) == (code, "messages", 400)
+        assert not desk.planner.busy
+
+
+def test_a_model_of_tokens_takes_no_codes() -> None:
+    desk = Desk(ScriptedRuntime())
+    desk.planner.submit(hearing(1, [1, A]))
+    assert desk.one(1, Error).code == "invalid_media"
 
 
 def test_a_busy_slot_is_refused() -> None:
@@ -311,7 +394,7 @@ def test_sampling_without_a_seed_is_drawn_once_a_request() -> None:
     assert desk.tokens(2) == alone([1, 2], 6, seed=second)
 
 
-PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=24)  # few tokens, so that prefixes are shared often
+PROMPTS = st.lists(st.integers(0, 3) | st.sampled_from([A, B]), min_size=1, max_size=24)  # few tokens, so that prefixes are shared often
 
 
 @st.composite
@@ -334,7 +417,9 @@ def schedules(draw: st.DrawFn) -> list[tuple[str, Any]]:
 def test_any_schedule_gives_the_tokens_of_a_request_alone(
     schedule: list[tuple[str, Any]], chunk: int, max_rows: int, slots: int, sequential: bool, ways_back: set[int]
 ) -> None:
-    runtime = ScriptedRuntime(context=32, slots=slots, vocab=VOCAB, max_rows=max_rows, sequential=sequential)
+    runtime = ScriptedRuntime(
+        context=32, slots=slots, vocab=VOCAB, max_rows=max_rows, sequential=sequential, codes=Codes(2, 3)
+    )
     desk = Desk(runtime, chunk)
     wanted: dict[int, list[int]] = {}
     ended_early: set[int] = set()
@@ -344,8 +429,9 @@ def test_any_schedule_gives_the_tokens_of_a_request_alone(
             prompt, count, slot, seed = detail
             id = len(wanted) + 1
             sampling = GREEDY if seed is None else Sampling(temperature=1.0, seed=seed)
-            wanted[id] = alone(prompt, min(count, 32 - len(prompt)), vocab=VOCAB, seed=seed)
-            desk.planner.submit(submit(id, prompt, count, slot=slot, sampling=sampling, ways_back=list(ways_back)))
+            asked = hearing(id, prompt, count, slot=slot, sampling=sampling, ways_back=list(ways_back))
+            wanted[id] = alone(asked.ids, min(count, 32 - len(prompt)), vocab=VOCAB, seed=seed)
+            desk.planner.submit(asked)
         elif action == "step":
             desk.planner.step()
         elif wanted:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colibri.compute.plan import Codes
 from colibri.engine.frames import (
     MAX_FRAME,
     Accept,
@@ -22,6 +23,7 @@ from colibri.engine.frames import (
     Stop,
     Submit,
     Tokens,
+    mark_of,
 )
 from colibri.engine.wire import BrokenStream, Malformed, engine_side, gateway_side, pack
 from colibri.family import Sampling
@@ -29,6 +31,7 @@ from colibri.family import Sampling
 TO_ENGINE = [
     Submit(1, [1, 2, 3], 5, Sampling(0.5, seed=2**63), [7], 0),
     Submit(2, [], 5, Sampling()),
+    Submit(3, [1, mark_of(b"\0\1"), -(2**63)], 5, Sampling(), media=[b"\0\1", b"\2\0"]),
     Stop(1),
     Cancel(2),
     Shutdown(),
@@ -36,6 +39,7 @@ TO_ENGINE = [
 FROM_ENGINE = [
     Progress("reading", 0.5),
     Ready(64, 2, 32, "x"),
+    Ready(64, 2, 32, "x", Codes(80, 16)),
     Accept(1, 0, 3, 0, 5),
     Tokens(1, [3]),
     Done(1, "stop", 0.5, 0.25),

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from colibri.compute.plan import Codes
 from colibri.engine import worker
-from colibri.engine.frames import Accept, Done, Error, Progress, Ready, Shutdown, Submit, Tokens
+from colibri.engine.frames import Accept, Done, Error, Progress, Ready, Shutdown, Submit, Tokens, mark_of
 from colibri.engine.wire import gateway_side, pack
 from colibri.errors import CheckpointError
 from colibri.family import Sampling
@@ -80,6 +81,20 @@ def test_load_answer_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
         tokens += frame.ids
     assert tokens == alone([1, 2], 3)
     assert isinstance(frame, Done)
+    gateway.send(Shutdown())
+    assert gateway.end() == 0
+
+
+def test_a_model_that_reads_codes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = Gateway(lambda settings, progress: ScriptedRuntime(codes=Codes(2, 3)), monkeypatch)
+    assert gateway.next() == Ready(64, 2, 32, "scripted runtime, no weights", Codes(2, 3))
+    sound = b"\2\0\1\0"
+    gateway.send(Submit(1, [1, mark_of(sound)], 3, Sampling(), media=[sound]))
+    assert gateway.next() == Accept(1, 0, 2, 0, 3)
+    tokens: list[int] = []
+    while isinstance(frame := gateway.next(), Tokens):
+        tokens += frame.ids
+    assert tokens == alone([1, mark_of(sound)], 3)
     gateway.send(Shutdown())
     assert gateway.end() == 0
 

@@ -10,7 +10,7 @@ import pytest
 
 from colibri import _native
 from colibri.compute.native import NativeRuntime
-from colibri.compute.runtime import Row
+from colibri.testing.drive import row_of
 from colibri.testing.interpreter import InterpretedRuntime
 
 from .plans import Draft, floats, run
@@ -18,7 +18,9 @@ from .plans import Draft, floats, run
 TOKENS = [3, 17, 0, 39, 8, 8, 21, 30, 2, 5, 11, 26, 1, 1, 38, 4, 9, 33, 12]
 
 
-def check_agreement(draft: Draft, x: int, folder: Path, *, bound: float = 2e-6, tokens: Sequence[int] = TOKENS) -> None:
+def check_agreement(
+    draft: Draft, x: int, folder: Path, *, bound: float = 2e-6, tokens: Sequence[int | bytes] = TOKENS
+) -> None:
     """The logits of what `draft` computes at x: the interpreter's within `bound`, and the same bytes alone or in chunks of
     any size, beside another slot, after going back, for some rows only, with more threads and on every code path."""
     plan = draft.plan(x)
@@ -43,19 +45,19 @@ def refusal(draft: Draft, x: int, folder: Path) -> str:
     return str(caught.value)
 
 
-def _check_company(runtime: NativeRuntime, tokens: Sequence[int], alone: Sequence[bytes]) -> None:
+def _check_company(runtime: NativeRuntime, tokens: Sequence[int | bytes], alone: Sequence[bytes]) -> None:
     """Both slots advance together, row by row in turns, the second one behind."""
     for at in range(0, len(tokens), 4):
         rows = []
         for i in range(at, min(at + 4, len(tokens))):
-            rows.append(Row(tokens[i], 0, i, logits=True))
+            rows.append(row_of(tokens[i], 0, i))
             if i >= 2:
-                rows.append(Row(tokens[i - 2], 1, i - 2, logits=True))
+                rows.append(row_of(tokens[i - 2], 1, i - 2))
         runtime.step(rows)
         assert [bytes(runtime.logits(i)) for i in range(len(rows))] == [alone[row.position] for row in rows]
 
 
-def _check_some_wanted(runtime: NativeRuntime, tokens: Sequence[int], alone: Sequence[bytes]) -> None:
+def _check_some_wanted(runtime: NativeRuntime, tokens: Sequence[int | bytes], alone: Sequence[bytes]) -> None:
     wanted = range(1, len(tokens), 3)
-    runtime.step([Row(token, 1, i, logits=i in wanted) for i, token in enumerate(tokens)])
+    runtime.step([row_of(token, 1, i, logits=i in wanted) for i, token in enumerate(tokens)])
     assert [bytes(runtime.logits(i)) for i in range(len(wanted))] == [alone[i] for i in wanted]

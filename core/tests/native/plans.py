@@ -10,7 +10,8 @@ import numpy as np
 
 from colibri.compute.checkpoint import Tensor
 from colibri.compute.plan import Attr, Bank, Node, Plan, State, Weight
-from colibri.compute.runtime import Row, Runtime
+from colibri.compute.runtime import Runtime
+from colibri.testing.drive import row_of
 from colibri.testing.storage import quantise
 
 
@@ -196,12 +197,12 @@ class Draft:
         }
 
 
-def run(runtime: Runtime, tokens: Sequence[int], *, chunk: int, slot: int = 0, start: int = 0) -> list[bytes]:
+def run(runtime: Runtime, tokens: Sequence[int | bytes], *, chunk: int, slot: int = 0, start: int = 0) -> list[bytes]:
     """The logits of every position of `tokens`, computed `chunk` rows at a time."""
     found: list[bytes] = []
     for at in range(0, len(tokens), chunk):
         part = tokens[at : at + chunk]
-        runtime.step([Row(token, slot, start + at + i, logits=True) for i, token in enumerate(part)])
+        runtime.step([row_of(token, slot, start + at + i) for i, token in enumerate(part)])
         found += [bytes(runtime.logits(i)) for i in range(len(part))]
     return found
 

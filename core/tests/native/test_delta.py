@@ -18,7 +18,9 @@ def _decay(d: Draft, x: int, heads: int, *, bound: float = 0.0, spare: int = 0) 
     return d.node("decay", [x], width, [d.weight(heads + spare), d.weight(width)], heads=heads, bound=bound)
 
 
-def _delta(d: Draft, x: int, *, heads: int, dk: int, dv: int, share: int = 1, by_row: bool = False, bound: float = 0.0) -> int:
+def _delta(
+    d: Draft, x: int, *, heads: int, dk: int, dv: int, share: int = 1, by_row: bool = False, bound: float = 0.0
+) -> int:
     """`share`: heads that have a key in common."""
     keys = heads // share
     q, k, v = d.linear(x, keys * dk), d.linear(x, keys * dk), d.linear(x, heads * dv)

@@ -74,7 +74,7 @@ def test_storage_types_agree_with_the_interpreter(dtype: str, tmp_path: Path) ->
     draft = Draft(seed=5)
     x = draft.embed(512)
     y = _groups(draft, x, 2, 24, first=3, stride=30, dtype=dtype)
-    rounded = dtype in ("q8_0", "q4_0", "q5_0", "q4_k", "q6_k")
+    rounded = dtype in ("q8_0", "q4_0", "q5_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
     check_agreement(draft, y, tmp_path, bound=0.03 if rounded else 2e-6)
     draft = Draft(seed=5)
     y = _transposed(draft, draft.embed(64), 4, 256, first=5, stride=19, dtype=dtype)

@@ -208,6 +208,22 @@ def test_a_new_beginning_forgets(models: dict[str, Model]) -> None:
     assert runtime.reach(0, 30) == 0
 
 
+@pytest.mark.parametrize("name", ["windows", "all"])
+def test_a_new_beginning_leaves_the_other_slots_alone(models: dict[str, Model], name: str) -> None:
+    runtime, fresh = load(models[name]), Fresh(models[name])
+    for slot in range(SLOTS):
+        advance(runtime, slot, TOKENS[:80], 80)
+    for slot in range(SLOTS):
+        assert runtime.rewind(slot, 0) == 0
+        assert advance(runtime, slot, TOKENS[:9], 9) == fresh(TOKENS[:9], 9)
+        for other in range(slot + 1, SLOTS):
+            more = TOKENS[: 81 + slot]
+            assert advance(runtime, other, more, 1) == fresh(more, 1)
+        for other in range(slot):
+            more = TOKENS[: 9 + slot - other]
+            assert advance(runtime, other, more, 1) == fresh(more, 1)
+
+
 def test_lengths_and_slots_that_are_not_there(models: dict[str, Model]) -> None:
     runtime = load(models["all"])
     advance(runtime, 0, TOKENS[:12], 12)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from colibri import _native
 from colibri.compute.native import NativeRuntime
 
-from .agreement import TOKENS, check_agreement, refusal
+from .agreement import check_agreement, refusal
 from .plans import Draft, floats, run
 
 GROUPED = {"score": "sigmoid", "groups": 4, "top_groups": 2}
@@ -106,7 +106,9 @@ def test_a_table_with_rows_behind_the_vocabulary(tmp_path: Path) -> None:
     check_agreement(d, d.node("route", [x], 4, [-1, named], top_k=2, score="sigmoid"), tmp_path)
 
 
-def _bent(width: int = 24, out: int = 8, bias: int = 0, table: object = None, dtype: str = "i64", **attrs: object) -> Callable[[Draft, int], int]:
+def _bent(
+    width: int = 24, out: int = 8, bias: int = 0, table: object = None, dtype: str = "i64", **attrs: object
+) -> Callable[[Draft, int], int]:
     def build(d: Draft, x: int) -> int:
         weights = [d.weight(bias) if bias else -1, d.given(np.array(table), dtype) if table is not None else -1]
         return d.node("route", [d.linear(x, width)], out, weights, **{"top_k": 4, **attrs})  # type: ignore[arg-type]

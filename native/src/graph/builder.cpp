@@ -237,13 +237,18 @@ void Builder::node(const std::string& op, std::span<const int64_t> inputs, int64
     plan_.nodes.push_back(std::move(node));
 }
 
-Plan Builder::finish(int64_t logits) {
+int Builder::result(const char* what, int64_t value) const {
+    if (value < 0 || value >= static_cast<int64_t>(maker_.size()) || maker_[static_cast<size_t>(value)] < 0)
+        refuse(what, ": no node makes value ", value);
+    return static_cast<int>(value);
+}
+
+Plan Builder::finish(int64_t logits, int64_t hidden) {
     alive();
-    if (logits < 0 || logits >= static_cast<int64_t>(maker_.size()) || maker_[static_cast<size_t>(logits)] < 0)
-        refuse("logits: no node makes value ", logits);
-    const int64_t width = plan_.widths[static_cast<size_t>(logits)];
+    plan_.logits = result("logits", logits);
+    const int64_t width = plan_.width(plan_.logits);
     if (width != plan_.vocab) refuse("logits: value ", logits, " has width ", width, ", the vocabulary ", plan_.vocab);
-    plan_.logits = static_cast<int>(logits);
+    if (hidden != -1) plan_.hidden = result("hidden", hidden);
     spent_ = true;
     return std::move(plan_);
 }

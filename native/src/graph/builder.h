@@ -50,11 +50,12 @@ public:
     void node(const std::string& op, std::span<const int64_t> inputs, int64_t out, std::span<const int64_t> weights,
               int64_t bank, std::span<const int64_t> states, const Attributes& attributes);
 
-    // The finished plan; the builder is spent.
-    Plan finish(int64_t logits);
+    // The finished plan; the builder is spent. `hidden` is a value to be read beside the logits, -1 for none.
+    Plan finish(int64_t logits, int64_t hidden = -1);
 
 private:
     void alive() const;
+    int result(const char* what, int64_t value) const;
     const uint8_t* bytes(const std::string& what, int64_t file, int64_t offset, uint64_t size, size_t alignment);
 
     Plan plan_;

@@ -21,6 +21,7 @@ bool becomes_state(const Node& node, size_t input) { return input < 32 && (node.
 std::vector<Rows> rows_needed(const Plan& plan) {
     std::vector<Rows> need(plan.widths.size(), Rows::None);
     need[static_cast<size_t>(plan.logits)] = Rows::Wanted;
+    if (plan.hidden >= 0) need[static_cast<size_t>(plan.hidden)] = Rows::All;
     for (auto node = plan.nodes.rbegin(); node != plan.nodes.rend(); ++node) {
         const Rows rows = node->out < 0 ? Rows::All : need[static_cast<size_t>(node->out)];
         if (rows == Rows::None) continue;
@@ -41,7 +42,8 @@ public:
     Program run() {
         for (const Node& node : plan_.nodes)
             if (node.out < 0 || need_[static_cast<size_t>(node.out)] != Rows::None) emit(node);
-        program_.logits = buffer_[static_cast<size_t>(plan_.logits)];
+        program_.logits = read(plan_.logits, Rows::Wanted);
+        if (plan_.hidden >= 0) program_.hidden = buffer_[static_cast<size_t>(plan_.hidden)];
         place();
         return std::move(program_);
     }
@@ -148,7 +150,8 @@ private:
             each_output(code[i], [&](int buffer) { last[static_cast<size_t>(buffer)] = i; });
             each_input(code[i], [&](int buffer) { last[static_cast<size_t>(buffer)] = i; });
         }
-        last[static_cast<size_t>(program_.logits)] = code.size();
+        for (int read : {program_.logits, program_.hidden})
+            if (read >= 0) last[static_cast<size_t>(read)] = code.size();
 
         std::map<uint64_t, uint64_t> taken;  // offset -> end
         const auto allot = [&](Buffer& buffer) {

@@ -59,7 +59,8 @@ struct Program {
     std::vector<Buffer> buffers;
     std::vector<Angles> angles;
     uint64_t arena = 0;  // bytes
-    int logits = -1;     // buffer
+    int logits = -1;     // buffer, of the wanted rows
+    int hidden = -1;     // buffer, of all rows, or -1
 };
 
 // `plan` must outlive the program.

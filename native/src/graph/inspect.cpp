@@ -47,6 +47,12 @@ void Inspection::reads(const Codes& codes) {
     known = codes;
 }
 
+void Inspection::takes(int64_t given) {
+    int64_t& known = plan_.given;
+    if (known != 0 && known != given) refuse("takes ", given, " numbers a row, another operation ", known);
+    known = given;
+}
+
 int64_t Inspection::integer(const char* name, int64_t low, int64_t high, int64_t fallback) {
     used_.insert(name);
     const auto at = attributes_.ints.find(name);

@@ -69,6 +69,8 @@ public:
     int64_t vocab() const { return plan_.vocab; }
     // Reads the codes of rows: all ops that do so read the same.
     void reads(const Codes& codes);
+    // Takes the numbers that rows bring along: all ops that do so take the same.
+    void takes(int64_t given);
 
     int64_t integer(const char* name, int64_t low, int64_t high, int64_t fallback = kRequired);
     bool flag(const char* name) { return integer(name, 0, 1, 0) != 0; }

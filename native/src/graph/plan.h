@@ -83,12 +83,14 @@ struct Codes {
 struct Plan {
     int64_t vocab = 0;
     Codes codes;
+    int64_t given = 0;  // numbers that each row brings along
     std::vector<int64_t> widths;  // of each value
     std::vector<Weight> weights;
     std::vector<Bank> banks;
     std::vector<State> states;
     std::vector<Node> nodes;  // in an order in which every value is made before it is used
     int logits = -1;
+    int hidden = -1;  // a value to be read beside the logits, or -1
 
     std::vector<MappedFile> files;
     std::vector<std::unique_ptr<uint8_t[]>> copies;  // of weights that lie misaligned in their file

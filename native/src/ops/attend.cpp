@@ -18,26 +18,26 @@ struct Tile {
     int64_t stride;  // of values
 };
 
-Tile tile_of(const Sight& sight, const Span& span, int64_t begin, int64_t end, const Workspace& work) {
-    const int64_t k_dim = sight.k_dim, v_dim = sight.v_dim, stride = sight.shares ? k_dim : v_dim;
+Tile tile_of(const HeadShape& shape, const Span& span, int64_t begin, int64_t end, const Workspace& work) {
+    const int64_t k_dim = shape.k_dim, v_dim = shape.v_dim, stride = shape.shares ? k_dim : v_dim;
     if (!span.list) return {span.keys + (begin - span.base) * k_dim, span.values + (begin - span.base) * stride, stride};
     for (int64_t j = begin; j < end; j++) {
         const int64_t row = static_cast<int64_t>(span.list[j]) - span.base;
         std::copy_n(span.keys + row * k_dim, k_dim, work.keys + (j - begin) * k_dim);
-        if (!sight.shares) std::copy_n(span.values + row * v_dim, v_dim, work.values + (j - begin) * v_dim);
+        if (!shape.shares) std::copy_n(span.values + row * v_dim, v_dim, work.values + (j - begin) * v_dim);
     }
-    return {work.keys, sight.shares ? work.keys : work.values, stride};
+    return {work.keys, shape.shares ? work.keys : work.values, stride};
 }
 
-// Adds to the logits of the rows from .. to what they gain by how far back they stand.
-void add_gains(const Query& query, const Span& span, int64_t extent, const float* gains, int64_t from, int64_t to, float* logits) {
+// Adds to the logits of the rows from .. to their bias.
+void add_bias(const Query& query, const Span& span, int64_t extent, const float* bias, int64_t from, int64_t to, float* logits) {
     if (span.list) {
         for (int64_t j = from; j < to; j++) {
             const int64_t back = query.position - static_cast<int64_t>(span.list[j]);
-            if (back < extent) logits[j - from] += gains[back];
+            if (back < extent) logits[j - from] += bias[back];
         }
     } else {
-        for (int64_t j = std::max(from, query.position + 1 - extent); j < to; j++) logits[j - from] += gains[query.position - j];
+        for (int64_t j = std::max(from, query.position + 1 - extent); j < to; j++) logits[j - from] += bias[query.position - j];
     }
 }
 
@@ -67,35 +67,35 @@ void merge(Query& query, float peak, float mass, const float* sums, int64_t n) {
 
 }  // namespace
 
-Workspace::Workspace(float* at, const Sight& sight) {
+Workspace::Workspace(float* at, const HeadShape& shape) {
     const auto take = [&](int64_t floats) {
         float* taken = at;
         at += padded(floats);
         return taken;
     };
-    q = take(kQueries * padded(sight.k_dim));
+    q = take(kQueries * padded(shape.k_dim));
     scores = take(kQueries * kTile);
-    sums = take(sight.v_dim);
-    gains = take(kQueries * padded(sight.extent));
-    keys = take(kTile * sight.k_dim);
+    sums = take(shape.v_dim);
+    bias = take(kQueries * padded(shape.extent));
+    keys = take(kTile * shape.k_dim);
     values = at;
 }
 
-int64_t Workspace::floats(const Sight& sight) {
-    const int64_t own = kQueries * (padded(sight.k_dim) + kTile + padded(sight.extent)) + padded(sight.v_dim);
-    return own + (sight.gathers ? kTile * (sight.k_dim + (sight.shares ? 0 : sight.v_dim)) : 0);
+int64_t Workspace::floats(const HeadShape& shape) {
+    const int64_t own = kQueries * (padded(shape.k_dim) + kTile + padded(shape.extent)) + padded(shape.v_dim);
+    return own + (shape.gathers ? kTile * (shape.k_dim + (shape.shares ? 0 : shape.v_dim)) : 0);
 }
 
-void look(const Kernels& kernels, const Sight& sight, const Span& span, Query* queries, int64_t count, const Workspace& work) {
+void attend(const Kernels& kernels, const HeadShape& shape, const Span& span, Query* queries, int64_t count, const Workspace& work) {
     int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
     for (int64_t i = 0; i < count; i++) {
         first = std::min(first, queries[i].low);
         last = std::max(last, queries[i].high);
     }
-    const int64_t k_dim = sight.k_dim, v_dim = sight.v_dim;
+    const int64_t k_dim = shape.k_dim, v_dim = shape.v_dim;
     for (int64_t start = first / kTile * kTile; start < last; start += kTile) {
         const int64_t begin = std::max(start, first), end = std::min(start + kTile, last);
-        const Tile tile = tile_of(sight, span, begin, end, work);
+        const Tile tile = tile_of(shape, span, begin, end, work);
         kernels.matmul(dense(DType::F32, k_dim, tile.keys), 0, end - begin, work.q,
                        static_cast<size_t>(Workspace::padded(k_dim)) * sizeof(float), count, work.scores, kTile);
         for (int64_t i = 0; i < count; i++) {
@@ -103,8 +103,8 @@ void look(const Kernels& kernels, const Sight& sight, const Span& span, Query* q
             const int64_t from = std::max(begin, query.low), to = std::min(end, query.high);
             if (from >= to) continue;
             float* shares = work.scores + i * kTile + (from - begin);
-            if (sight.extent > 0)
-                add_gains(query, span, sight.extent, work.gains + i * Workspace::padded(sight.extent), from, to, shares);
+            if (shape.extent > 0)
+                add_bias(query, span, shape.extent, work.bias + i * Workspace::padded(shape.extent), from, to, shares);
             float peak;
             const float mass = tile_shares(kernels, shares, to - from, peak);
             const bool opens = query.mass == 0;

@@ -9,11 +9,11 @@ namespace colibri {
 
 constexpr int64_t kQueries = 32;  // that look at a span together
 
-// What the keys and values of a head are like, and what its logits gain.
-struct Sight {
+// What the keys and values of a head are like, and how far its bias by distance reaches.
+struct HeadShape {
     int64_t k_dim, v_dim;
     bool shares;     // a key's first values are its value
-    int64_t extent;  // rows back for which a logit gains something; 0: it never does
+    int64_t extent;  // how far back a key may stand for its logit to have a bias; 0: none has
     bool gathers;    // some spans are read by a list
 };
 
@@ -36,16 +36,16 @@ struct Workspace {
     float* q;       // [kQueries, padded(k_dim)], times the scale
     float* scores;  // [kQueries, a tile]
     float* sums;    // [padded(v_dim)]
-    float* gains;   // [kQueries, padded(extent)]: what a logit gains, by how far back the key stands
+    float* bias;    // [kQueries, padded(extent)], by how far back the key stands
     float *keys, *values;  // of a tile, gathered
 
-    Workspace(float* at, const Sight&);
-    static int64_t floats(const Sight&);
+    Workspace(float* at, const HeadShape&);
+    static int64_t floats(const HeadShape&);
     static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
 };
 
 // Adds what the queries, whose own numbers are in `work`, see of a span to what they saw before.
-void look(const Kernels&, const Sight&, const Span&, Query* queries, int64_t count, const Workspace& work);
+void attend(const Kernels&, const HeadShape&, const Span&, Query* queries, int64_t count, const Workspace& work);
 
 // Adds a logit that has no value.
 void add_sink(Query&, float logit, int64_t v_dim);

@@ -8,7 +8,7 @@ namespace colibri {
 
 extern const Op kEmbed, kAdd, kMul, kScale, kClamp, kGlu, kRmsNorm, kLinear, kRope, kAttention, kSelect, kPool, kRoute, kExperts;
 extern const Op kConv, kDelta, kDecay, kNgram;
-extern const Op kCodes, kSlice, kConcat, kTile, kSum, kMix, kAddWeight, kMulWeight, kActivate, kLogScale;
+extern const Op kCodes, kGiven, kSlice, kConcat, kTile, kSum, kMix, kAddWeight, kMulWeight, kActivate, kLogScale;
 extern const Op kLayerNorm, kL2Clip, kSoftmax, kLinearGroups, kSinkhorn, kSpread;
 
 namespace {
@@ -16,7 +16,7 @@ namespace {
 const Op* const kOps[] = {
     &kEmbed, &kAdd, &kMul, &kScale, &kClamp, &kGlu, &kRmsNorm, &kLinear, &kRope, &kAttention, &kSelect, &kPool, &kRoute, &kExperts,
     &kConv, &kDelta, &kDecay, &kNgram,
-    &kCodes, &kSlice, &kConcat, &kTile, &kSum, &kMix, &kAddWeight, &kMulWeight, &kActivate, &kLogScale,
+    &kCodes, &kGiven, &kSlice, &kConcat, &kTile, &kSum, &kMix, &kAddWeight, &kMulWeight, &kActivate, &kLogScale,
     &kLayerNorm, &kL2Clip, &kSoftmax, &kLinearGroups, &kSinkhorn, &kSpread,
 };
 

@@ -23,6 +23,7 @@ struct Batch {
     std::vector<int64_t> wanted;
     std::vector<int64_t> place;  // of each row of the step among the wanted ones, or -1
     std::map<int64_t, std::vector<uint16_t>> codes;  // of the rows of the step that have some
+    std::vector<float> given;  // what every row brings along, one behind the other
 
     int64_t size() const { return static_cast<int64_t>(tokens.size()); }
     int64_t count(Rows rows) const { return rows == Rows::All ? size() : static_cast<int64_t>(wanted.size()); }

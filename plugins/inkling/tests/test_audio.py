@@ -50,7 +50,7 @@ def floats(*values: float) -> bytes:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_frames_are_those_of_transformers(name: str) -> None:
-    found = frames((DATA / f"{name}.wav").read_bytes(), PARAM)
+    found = frames((DATA / f"{name}.wav").read_bytes(), PARAM, 20)
     expected = json.loads((DATA / "levels.json").read_text())[name]
     assert ["".join(f"{level:x}" for level in frame) for frame in found] == expected
 
@@ -130,11 +130,20 @@ def test_samples_whose_number_the_writer_did_not_know() -> None:
 )
 def test_what_is_no_sound_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        frames(data, PARAM)
+        frames(data, PARAM, 20)
     assert reason in caught.value.message
     assert caught.value.message.startswith("The sound ")
     assert "\n" not in caught.value.message
     assert caught.value.param == PARAM
+
+
+def test_a_sound_may_fill_the_room_and_no_more() -> None:
+    sound = wav(pcm(*range(1601)), form(channels=1))
+    assert len(frames(sound, PARAM, 3)) == 3
+    for room in (2, 0, -1):
+        with pytest.raises(BadRequest, match=r"^The sound is too long: it lasts 0\.1 seconds") as caught:
+            frames(sound, PARAM, room)
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", PARAM)
 
 
 @given(st.binary(max_size=80), st.integers(0, 60))

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation, MediaPart, TextPart, Tool, ToolCall, ToolChoice, Turn, TurnOptions
 from colibri.chat.prompt import Media, Special, Spoken, Text
-from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.checkpoint import Checkpoint, Tensor
 from colibri.errors import BadRequest, CheckpointError
 from colibri.family import Variant
 from colibri_inkling import Inkling
-from colibri_inkling.variants import INKLING, INKLING_2_MINI, INKLING_2_SMALL
+from colibri_inkling.variants import AUDIO_TABLE, INKLING, INKLING_2_MINI, INKLING_2_SMALL
 
 FAMILY = Inkling()
 TOOLS = tuple(Tool(name, {"type": "function", "function": {"name": name}}) for name in ("look", "find"))
@@ -38,7 +39,8 @@ def rendered(*turns: Turn, tools: tuple[Tool, ...] = (), **options: Any) -> str:
 
 
 def checkpoint(config: dict[str, Any], path: Path = Path("model")) -> Checkpoint:
-    return Checkpoint(path, "safetensors", config, {}, {})
+    table = Tensor(AUDIO_TABLE, "f32", (1280, 64), path / "model.safetensors", 0, 1280 * 64 * 4)
+    return Checkpoint(path, "safetensors", config, {}, {AUDIO_TABLE: table})
 
 
 @pytest.mark.parametrize(
@@ -232,17 +234,33 @@ def test_the_configuration_tells_the_variant(model_type: str | None, variant: Va
     assert FAMILY.variant_for(Checkpoint(Path("m.gguf"), "gguf", {}, {"general.architecture": "inkling2"}, {})) is None
 
 
-@pytest.mark.parametrize(
-    "config", [{"model_type": "inkling_text"}, {"model_type": "inkling_mm_model", "audio_config": None}]
-)
+HEARS: dict[str, Any] = {"model_type": "inkling_mm_model", "audio_config": {"n_mel_bins": 80, "mel_vocab_size": 16}}
+
+
+@pytest.mark.parametrize("audio", [{"n_mel_bins": 80, "mel_vocab_size": 256}, {"n_mel_bins": None}, {}])
+def test_inkling_takes_sounds(audio: dict[str, Any]) -> None:
+    assert FAMILY.variant_for(checkpoint(HEARS)) == FAMILY.variant_for(checkpoint(HEARS | {"audio_config": audio})) == INKLING
+    assert INKLING.capabilities.inputs == ("text", "audio")
+
+
+DEAF: list[dict[str, Any]] = [{"model_type": "inkling_text"}, HEARS | {"audio_config": None}, HEARS | {"audio_config": [80, 16]}]
+DEAF += [
+    HEARS | {"audio_config": {"n_mel_bins": bands, "mel_vocab_size": levels}}
+    for bands, levels in ((40, 16), ("80", 16), (80, 15), (80, "many"))
+]
+
+
+@pytest.mark.parametrize("config", DEAF)
 def test_inkling_takes_sounds_only_where_it_can_hear(config: dict[str, Any]) -> None:
     variant = FAMILY.variant_for(checkpoint(config))
     assert variant is not None
-    assert (variant.name, variant.capabilities.inputs, INKLING.capabilities.inputs) == (
-        "inkling",
-        ("text",),
-        ("text", "audio"),
-    )
+    assert (variant.name, variant.capabilities.inputs) == ("inkling", ("text",))
+
+
+def test_inkling_without_the_weights_to_hear_with_takes_text() -> None:
+    variant = FAMILY.variant_for(replace(checkpoint(HEARS), tensors={}))
+    assert variant is not None
+    assert variant.capabilities.inputs == ("text",)
 
 
 def test_the_vocabulary_is_the_checkpoints(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..serve.claims import CLAIMS, in_words
 from ..settings import add_flags
 from .commands import Commands, settings_of
 
@@ -17,20 +18,36 @@ if TYPE_CHECKING:
     from ..family import Capabilities
     from ..plugins import Plugins
 
+#: Columns of the table for READMEs, and the claims that each of them shows.
+COLUMNS = {
+    "tools": ("tools", "tools by prompt"),
+    "tool choice": ("tool choice",),
+    "strict tools": ("strict tools",),
+    "thinking": ("thinking",),
+    "preserved thinking": ("preserved thinking",),
+    "continuation": ("continuation",),
+    "also": ("developer turns", "logprobs", "drafts", "grammar", "decide"),
+}
+
 
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add("families", run, "list the model families installed and what they support")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print JSON")
+    shape.add_argument("--markdown", action="store_true", help="print the table of the README")
     add_flags(parser, ("plugin", "plugins", "disable_plugins"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table, or JSON."""
+    """Print a table, JSON, or the table of the README."""
     from ..plugins import load_plugins
 
     plugins = load_plugins(settings_of(args))
-    print(json.dumps(as_json(plugins), indent=2) if args.json else as_table(plugins))
+    if args.markdown:
+        print(as_markdown(plugins))
+    else:
+        print(json.dumps(as_json(plugins), indent=2) if args.json else as_table(plugins))
     return 0
 
 
@@ -77,33 +94,26 @@ def as_table(plugins: Plugins) -> str:
     return "\n\n".join(parts)
 
 
-def in_words(capabilities: Capabilities) -> str:
-    """What is claimed, shortly: `tools (required by prompt), thinking (optional: low, high), continuation`."""
-    said = []
-    if capabilities.tools != "none":
-        how = [] if capabilities.tools == "native" else ["by prompt"]
-        how += [f"required by {capabilities.tool_choice}"] if capabilities.tool_choice != "none" else []
-        said.append("tools" + (f" ({', '.join(how)})" if how else ""))
-    if capabilities.strict_tools:
-        said.append("strict tools")
-    if capabilities.thinking != "none":
-        efforts = f": {', '.join(capabilities.efforts)}" if capabilities.efforts else ""
-        unasked = ", by default" if capabilities.thinks else ""
-        said.append(f"thinking ({capabilities.thinking}{unasked}{efforts})")
-    if capabilities.preserve:
-        said.append("preserved thinking")
-    if capabilities.continuation:
-        said.append("continuation")
-    if capabilities.developer:
-        said.append("developer turns")
-    said += [kind for kind in capabilities.inputs if kind != "text"]
-    if capabilities.logprobs != "none":
-        said.append(f"logprobs ({capabilities.logprobs})")
-    if capabilities.drafts != "none":
-        said.append(f"drafts ({capabilities.drafts})")
-    said += ["grammar"] if capabilities.grammar else []
-    said += ["decide"] if capabilities.decide else []
-    return ", ".join(said) or "text"
+def as_markdown(plugins: Plugins) -> str:
+    """One row a variant, for a README: what may be claimed has a column each, the rarest things one together."""
+    lines: list[tuple[str, ...]] = [("model", "variant", "plugin", "inputs", *COLUMNS)]
+    lines.append(("---",) * len(lines[0]))
+    for row in plugins.families():
+        plugin = row.origin.distribution or row.name
+        for variant in row.variants:
+            inputs = ", ".join(variant.capabilities.inputs)
+            cells = (_cell(heading, variant.capabilities) for heading in COLUMNS)
+            lines.append((variant.title, f"`{variant.name}`", f"`{plugin}`", inputs, *cells))
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+
+
+def _cell(heading: str, capabilities: Capabilities) -> str:
+    said = (
+        claim.how(capabilities) or "yes" if claim.label == heading else claim.said(capabilities)
+        for claim in CLAIMS
+        if claim.label in COLUMNS[heading] and claim.how(capabilities) is not None
+    )
+    return ", ".join(filter(None, said))
 
 
 def _aligned(lines: Sequence[tuple[str, ...]]) -> list[str]:

@@ -20,6 +20,17 @@ def gated_mlp(g: Graph, x: Value, w: Scope, how: Glu = SWIGLU, names: tuple[str,
     return g.linear(g.glu(g.linear(x, gate), g.linear(x, up), how), down)
 
 
+def draft_input(
+    g: Graph, embedding: W, token_norm: W, hidden_norm: W, joint: W, eps: float, *, unit: bool = False
+) -> Value:
+    """What a head of multi-token prediction (https://arxiv.org/abs/2412.19437, section 2.2) begins with: the embedded token
+    and the hidden row of the position before it, each with its norm (`unit`: as what is added to 1), brought into one row
+    by `joint` [width, 2 * width]."""
+    token = g.rms_norm(g.embed(g.tokens, embedding), token_norm, eps, unit=unit)
+    hidden = g.rms_norm(g.given(embedding.shape[1]), hidden_norm, eps, unit=unit)
+    return g.linear(g.concat(token, hidden), joint)
+
+
 class Latent(Struct, frozen=True):
     """The sizes of an attention over latents: `rank` numbers stand for all heads' keys and values of a position; `nope` of a
     head's query values meet them, `rope` meet a rotated key that heads share. `rotation` None leaves that key as it is.

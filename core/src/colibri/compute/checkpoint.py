@@ -199,6 +199,10 @@ class Checkpoint(Struct, frozen=True):
         except KeyError:
             raise CheckpointError("is missing", file=self.path, tensor=name) from None
 
+    def has(self, prefix: str) -> bool:
+        """Whether any tensor's name begins so."""
+        return any(name.startswith(prefix) for name in self.tensors)
+
     def numbers(self, name: str, most: int = 1 << 16) -> list[float] | list[int]:
         """What the small table called `name` holds (see Tensor.numbers)."""
         return self.tensor(name).numbers(most)

@@ -88,6 +88,7 @@ class Graph(Operations):
         self._states: dict[object, State] = {}
         self._context = 0
         self._logits: Value | None = None
+        self._hidden: Value | None = None
 
     # Weights and states
 
@@ -146,6 +147,13 @@ class Graph(Operations):
             raise self._misfit("logits", x.tensor, reason)
         self._logits = x
 
+    def hidden(self, x: Value) -> Value:
+        """x [rows, width] is what a draft head takes of this forward pass: the row behind the last norm. Returns x."""
+        if self._hidden is not None:
+            raise PluginError("graph: hidden is declared twice")
+        self._hidden = x
+        return x
+
     # Results
 
     def plan(self) -> Plan:
@@ -161,6 +169,7 @@ class Graph(Operations):
             banks=tuple(self._banks),
             states=tuple(self._states.values()),
             logits=self._logits.index,
+            hidden=-1 if self._hidden is None else self._hidden.index,
         )
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import psutil
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from ..errors import CheckpointError, ColibriError, PluginError, SettingError
 from ..family import Family
@@ -35,19 +38,47 @@ class Sizes(Struct, frozen=True):
         return self.weights + self.experts + self.kv
 
 
-def declare(family: Family, checkpoint: Checkpoint) -> tuple[Plan, Mapping[str, Tensor]]:
+#: A plan, and where each of its weights lies.
+Declared = tuple[Plan, Mapping[str, Tensor]]
+
+
+def declare(family: Family, checkpoint: Checkpoint) -> Declared:
     """The family's plan for this checkpoint, and where each of the plan's weights lies.
 
     Raises CheckpointError for what is wrong with the files and PluginError for what is wrong with the family.
     """
     graph = Graph(checkpoint)
-    try:
+    with _blamed(family, "graph"):
         family.graph(checkpoint, graph)
         return graph.plan(), graph.tensors
+
+
+def declare_draft(family: Family, checkpoint: Checkpoint, plan: Plan) -> Declared | None:
+    """The same for the draft head of the checkpoint whose own plan is `plan` (see DraftFamily), None where it has none.
+
+    Raises PluginError besides if the head does not go on from that plan's hidden rows.
+    """
+    draft = getattr(family, "draft", None)
+    graph = Graph(checkpoint)
+    with _blamed(family, "draft head"):
+        if draft is None or not draft(checkpoint, graph):
+            return None
+        head = graph.plan()
+    width = plan.widths[plan.hidden] if plan.hidden >= 0 else 0
+    if not head.given == width > 0 or head.vocab != plan.vocab:
+        reason = f"takes {head.given} numbers a row for {head.vocab} tokens, its graph has {width} for {plan.vocab}"
+        raise PluginError(f"family {family.name}: its draft head {reason}")
+    return head, graph.tensors
+
+
+@contextlib.contextmanager
+def _blamed(family: Family, what: str) -> Iterator[None]:
+    try:
+        yield
     except ColibriError:
         raise
     except Exception as error:
-        raise PluginError(f"family {family.name}: its graph failed: {type(error).__name__}: {error}") from error
+        raise PluginError(f"family {family.name}: its {what} failed: {type(error).__name__}: {error}") from error
 
 
 def context_for(plan: Plan, wanted: int) -> int:
@@ -79,26 +110,30 @@ def load_runtime(
     max_rows: int = DEFAULT_ROWS,
     threads: int = 0,
     isa: str = "",
+    drafts: bool = False,
     progress: Callable[[str, float], None] | None = None,
 ) -> Runtime:
     """Load a model natively: at most `max_rows` rows a step, `slots` slots of `context` tokens (0: see context_for).
 
     `threads` 0 takes all physical cores, `isa` "" the best code path; `progress` hears of each stage and its fraction.
+    `drafts`: the checkpoint's draft head too, if it has one: it becomes the runtime's `draft`, whose hidden rows are kept.
     Raises CheckpointError, PluginError or SettingError.
     """
     from .native import NativeRuntime  # its library is needed only where a model is really loaded
 
     plan, tensors = declare(family, checkpoint)
+    head = declare_draft(family, checkpoint, plan) if drafts else None
     length = context_for(plan, context)
-    size = plan_bytes(plan, tensors, context=length, slots=slots, max_rows=max_rows)
+    sizes = [plan_bytes(*each, context=length, slots=slots, max_rows=max_rows) for each in ((plan, tensors), head) if each]
+    size = Sizes(*(sum(part) for part in zip(*map(astuple, sizes), strict=True)))
     memory = psutil.virtual_memory().total
     # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
     if size.kv > memory:
         raise _no_room(length, slots, size, f"this machine has {memory / GIB:.1f} GiB")
+    load = partial(NativeRuntime.load, slots=slots, context=length, max_rows=max_rows, threads=threads, isa=isa)
     try:
-        return NativeRuntime.load(
-            plan, tensors, slots=slots, context=length, max_rows=max_rows, threads=threads, isa=isa, progress=progress
-        )
+        draft = load(*head, progress=progress) if head is not None else None
+        return load(plan, tensors, draft=draft, progress=progress)
     except ValueError as error:
         raise CheckpointError(str(error), file=checkpoint.path) from None
     except MemoryError:

@@ -13,8 +13,8 @@ from .. import _native
 from ..errors import CheckpointError, EngineError, SettingError
 from ..family import Sampling
 from .checkpoint import Tensor, parts_of
-from .plan import Node, Plan, Weight
-from .runtime import Row
+from .plan import Codes, Node, Plan, Weight
+from .runtime import Row, Runtime
 
 #: Bytes read at a time while weights are brought into memory.
 _READ = 8 << 20
@@ -27,10 +27,21 @@ class NativeRuntime:
     """A plan compiled by colibri._native with its slots. Implements compute.runtime.Runtime."""
 
     def __init__(
-        self, runtime: _native.Runtime, *, vocab: int, slots: int, context: int, cache: int, sequential: bool
+        self,
+        runtime: _native.Runtime,
+        *,
+        vocab: int,
+        codes: Codes | None,
+        given: int,
+        draft: Runtime | None,
+        slots: int,
+        context: int,
+        cache: int,
+        sequential: bool,
     ) -> None:
         """`cache` is what full slots take, in bytes."""
-        self.vocab, self.slots, self.context, self.sequential = vocab, slots, context, sequential
+        self.given, self.draft = given, draft
+        self.vocab, self.codes, self.slots, self.context, self.sequential = vocab, codes, slots, context, sequential
         self._cache = cache
         self.max_rows = runtime.max_rows
         self._runtime = runtime
@@ -47,12 +58,15 @@ class NativeRuntime:
         max_rows: int = 256,
         threads: int = 0,
         isa: str = "",
+        hidden: bool = False,
+        draft: Runtime | None = None,
         progress: Callable[[str, float], None] | None = None,
     ) -> NativeRuntime:
         """Map the tensors, check the plan against them and compile it.
 
         `tensors` holds a tensor for each of the plan's weights, by the weight's name. `context` 0 takes the plan's own
-        limit, `threads` 0 all physical cores, `isa` "" the best code path. Raises CheckpointError naming file and tensor,
+        limit, `threads` 0 all physical cores, `isa` "" the best code path. `hidden`: the plan's hidden rows can be read,
+        as they can for a `draft` head. Raises CheckpointError naming file and tensor,
         SettingError naming the flag, ValueError for a plan that contradicts itself, MemoryError where slots don't fit.
         """
         if isa and isa not in _native.isas():
@@ -76,9 +90,20 @@ class NativeRuntime:
             builder.state(state.kind == "recurrent", state.planes, state.window, state.every)
         for node in plan.nodes:
             _add_node(builder, node)
-        runtime = builder.build(plan.logits, max_rows, slots, context, threads, isa)
+        kept = plan.hidden if hidden or draft is not None else -1
+        runtime = builder.build(plan.logits, max_rows, slots, context, threads, isa, kept)
         cache = sum(state.bytes(context, max_rows) for state in plan.states) * slots
-        return cls(runtime, vocab=plan.vocab, slots=slots, context=context, cache=cache, sequential=plan.sequential)
+        return cls(
+            runtime,
+            vocab=plan.vocab,
+            codes=plan.codes,
+            given=plan.given,
+            draft=draft,
+            slots=slots,
+            context=context,
+            cache=cache,
+            sequential=plan.sequential,
+        )
 
     def step(self, rows: Sequence[Row]) -> list[int]:
         """Run the rows and return a token for each row with `sampling`, in order. Raises ValueError for rows that break
@@ -92,6 +117,8 @@ class NativeRuntime:
             wanted,
             samplers,
             [rows[i].draw for i in wanted],
+            {i: row.codes for i, row in enumerate(rows) if row.codes},
+            b"".join([row.given for row in rows]),
         )
         for i, token in zip(wanted, picked, strict=True):
             if token == _NOTHING:
@@ -102,6 +129,10 @@ class NativeRuntime:
     def logits(self, index: int) -> memoryview:
         """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
         return memoryview(self._runtime.logits(index)).cast("f")  # type: ignore[return-value]  # mypy: memoryview[int]
+
+    def hidden(self, row: int) -> memoryview:
+        """float32 numbers of the plan's `hidden` in a row of the last step. Raises ValueError where none are kept."""
+        return memoryview(self._runtime.hidden(row)).cast("f")  # type: ignore[return-value]  # mypy: memoryview[int]
 
     def copy(self, source: int, target: int, length: int) -> int:
         """Make a slot what another one was at `length` positions, or before; returns the length."""

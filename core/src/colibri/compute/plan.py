@@ -5,7 +5,10 @@ row belongs to and at which position it stands is the step's business, not the p
 weights and states (`?`: may be absent, which an index of -1 says) and their attributes:
 
 Values
-    embed(; table [vocab, width])                       the row of `table` of each token
+    embed(; table [vocab, width])                       the row of `table` of each token; 0 for a row with codes
+    codes(; table [each*stride, width]) each, stride    the sum over i of the row i*stride + code i of `table`, for rows
+                                                        that have `each` codes below `stride`; 0 for others
+    given()                                             numbers that each row brings along, all ops the same
     slice(x) group, offset, width                       of every run of `group` values, the `width` from `offset` on
     concat(a, b, …) groups                              run i of `groups` of the result is run i of every input in turn
     tile(x) times                                       the whole row, `times` times
@@ -112,6 +115,7 @@ Weights, banks and states are referred to by their index in the plan.
 from __future__ import annotations
 
 import hashlib
+import struct
 from typing import Literal
 
 import msgspec
@@ -181,8 +185,20 @@ class Node(Struct, frozen=True):
     attrs: dict[str, Attr] = {}
 
 
+class Codes(Struct, frozen=True):
+    """What a row can have in place of a token: `each` numbers below `limit`."""
+
+    each: int
+    limit: int
+
+    def fit(self, data: bytes) -> bool:
+        """Whether `data` holds the codes of a row, two bytes each and the lower one first."""
+        return len(data) == 2 * self.each and max(struct.unpack(f"<{self.each}H", data)) < self.limit
+
+
 class Plan(Struct, frozen=True):
-    """A whole forward pass. `widths[i]` is the width of value i; `logits` is the value [rows, vocab] it ends in."""
+    """A whole forward pass. `widths[i]` is the width of value i; `logits` is the value [rows, vocab] it ends in, `hidden` the
+    last one before (-1: not said), from which a draft head goes on."""
 
     vocab: int
     context: int
@@ -192,11 +208,23 @@ class Plan(Struct, frozen=True):
     banks: tuple[Bank, ...]
     states: tuple[State, ...]
     logits: int
+    hidden: int = -1
 
     @property
     def sequential(self) -> bool:
         """Whether slots must be remembered to be taken back (see State)."""
         return any(state.sequential for state in self.states)
+
+    @property
+    def codes(self) -> Codes | None:
+        """The codes that rows can have; None where only tokens are read."""
+        attrs = next((node.attrs for node in self.nodes if node.op == "codes"), None)
+        return None if attrs is None else msgspec.convert({"each": attrs["each"], "limit": attrs["stride"]}, Codes)
+
+    @property
+    def given(self) -> int:
+        """How many numbers each row brings along."""
+        return next((self.widths[node.out] for node in self.nodes if node.op == "given"), 0)
 
     def hash(self) -> str:
         """A stable identity of the computation (hex), whatever file the weights come from."""

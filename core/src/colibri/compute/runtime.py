@@ -8,11 +8,14 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..family import Sampling
+from .plan import Codes
 
 
 class Row(Struct, frozen=True):
     """One token of a step. With `sampling`, the step picks a token from this row's logits as the request's
-    `draw`-th one; with `logits` alone its logits can be read afterwards."""
+    `draw`-th one; with `logits` alone its logits can be read afterwards. `codes`, two bytes each and the lower one first,
+    stand in place of the token, such as those of a moment of sound. `given` holds the float32 numbers that a plan's `given`
+    asks for."""
 
     token: int
     slot: int
@@ -20,6 +23,8 @@ class Row(Struct, frozen=True):
     sampling: Sampling | None = None
     draw: int = 0
     logits: bool = False
+    codes: bytes = b""
+    given: bytes = b""
 
 
 class Runtime(Protocol):
@@ -29,6 +34,9 @@ class Runtime(Protocol):
     context: int
     slots: int
     vocab: int
+    codes: Codes | None  # what rows can have in place of tokens
+    given: int  # numbers that each row brings along
+    draft: Runtime | None  # the model's draft head, if it was loaded: its rows bring this runtime's hidden rows along
     max_rows: int
     sequential: bool  # slots can only be taken back to where they were remembered
 
@@ -38,6 +46,11 @@ class Runtime(Protocol):
 
     def logits(self, index: int) -> memoryview:
         """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
+        ...
+
+    def hidden(self, row: int) -> memoryview:
+        """float32 numbers of the plan's `hidden` in a row of the last step, whether its logits were wanted or not. Raises
+        ValueError where none are kept."""
         ...
 
     def copy(self, source: int, target: int, length: int) -> int:

@@ -6,11 +6,13 @@ not know, so either side may learn new ones first.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from ..compute.plan import Codes
 from ..family import Sampling
 
 #: Longest frame either side accepts, in bytes.
@@ -22,6 +24,9 @@ class Submit(Struct, frozen=True, tag_field="t", tag="submit"):
 
     Generation ends at a token of `stop_ids` (the token itself is not sent). `slot` None lets the engine choose. `ways_back`
     are lengths of the prompt that later prompts may share: an engine that can't cut its state anywhere remembers it there.
+
+    `media` holds the codes of what is no token, sound for instance, position by position (see compute.runtime.Row). Where
+    they stand, `ids` has the `mark_of` them.
     """
 
     id: int
@@ -31,6 +36,13 @@ class Submit(Struct, frozen=True, tag_field="t", tag="submit"):
     stop_ids: list[int] = []
     slot: int | None = None
     ways_back: list[int] = []
+    media: list[bytes] = []
+
+
+def mark_of(codes: bytes) -> int:
+    """What stands in a prompt's ids for a position with these codes: a number below 0 that is the same for the same codes,
+    so that prompts are compared, and their beginnings shared, by their ids alone."""
+    return -1 - (int.from_bytes(hashlib.blake2b(codes, digest_size=8).digest(), "little") >> 1)
 
 
 class Stop(Struct, frozen=True, tag_field="t", tag="stop"):
@@ -57,12 +69,14 @@ class Progress(Struct, frozen=True, tag_field="t", tag="progress"):
 
 
 class Ready(Struct, frozen=True, tag_field="t", tag="ready"):
-    """The model can answer: context length in tokens, slots, vocabulary size, and a one-line description of the runtime."""
+    """The model can answer: context length in tokens, slots, vocabulary size, and a one-line description of the runtime;
+    `codes` if it reads them."""
 
     context: int
     slots: int
     vocab: int
     runtime: str
+    codes: Codes | None = None
 
 
 class Accept(Struct, frozen=True, tag_field="t", tag="accept"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+from ..compute.plan import Codes
 from ..family import Sampling
-from .frames import Error, Submit
+from .frames import Error, Submit, mark_of
 
 
-def refusal(submit: Submit, *, context: int, slots: int, vocab: int) -> Error | None:
-    """Why `submit` can't run on an engine of these sizes (tokens, slots, token ids), or None if it can."""
+def refusal(submit: Submit, *, context: int, slots: int, vocab: int, codes: Codes | None = None) -> Error | None:
+    """Why `submit` can't run on an engine of these sizes (tokens, slots, token ids) that reads these codes, or None if it
+    can."""
     count = len(submit.ids)
     if count == 0:
         return _bad(submit, "empty_prompt", "messages", "The prompt has no tokens. Send at least one non-empty message.")
@@ -21,9 +23,13 @@ def refusal(submit: Submit, *, context: int, slots: int, vocab: int) -> Error | 
             f"This model's maximum context length is {context} tokens, however your messages resulted in {count} tokens. "
             "Please shorten the conversation, or restart the server with a larger --ctx.",
         )
-    if min(submit.ids) < 0 or max(submit.ids) >= vocab:
+    if max(submit.ids) >= vocab or (min(submit.ids) < 0 and not submit.media):
         wrong = next(token for token in submit.ids if not 0 <= token < vocab)
         return _bad(submit, "invalid_token", "messages", f"Token id {wrong} is not in the vocabulary of {vocab} tokens.")
+    if submit.media and (codes is None or not all(map(codes.fit, submit.media))):
+        return _bad(submit, "invalid_media", "messages", "This model does not read sounds or images encoded like this.")
+    if submit.media and [token for token in submit.ids if token < 0] != [mark_of(data) for data in submit.media]:
+        return _bad(submit, "invalid_media", "messages", "The prompt's token ids do not fit its sounds and images.")
     if submit.slot is not None and not 0 <= submit.slot < slots:
         reason = f"cache_slot {submit.slot} does not exist: the server has slots 0 to {slots - 1} (see --kv-slots)."
         return _bad(submit, "invalid_value", "cache_slot", reason)

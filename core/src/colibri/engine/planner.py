@@ -35,6 +35,7 @@ class _Request:
     def __init__(self, submit: Submit, slot: Slot, limit: int, now: float) -> None:
         self.id = submit.id
         self.prompt = submit.ids
+        self.codes = dict(zip((at for at, id in enumerate(submit.ids) if id < 0), submit.media, strict=True))
         self.slot = slot
         self.limit = limit
         self.stops = frozenset(submit.stop_ids)
@@ -57,9 +58,12 @@ class _Part(Struct, frozen=True):
     def rows(self) -> list[Row]:
         request, start = self.request, len(self.request.slot.history)
         slot = request.slot.index
-        rows = [Row(token, slot, start + i) for i, token in enumerate(self.tokens)]
+        rows = [
+            Row(token, slot, at) if token >= 0 else Row(0, slot, at, codes=request.codes[at])
+            for at, token in enumerate(self.tokens, start)
+        ]
         if self.takes:
-            rows[-1] = Row(self.tokens[-1], slot, start + len(rows) - 1, request.sampling, request.drawn)
+            rows[-1] = replace(rows[-1], sampling=request.sampling, draw=request.drawn)
         return rows
 
 
@@ -92,7 +96,7 @@ class Planner:
             log.warning("request %d was submitted twice; the second one is ignored", submit.id)
             return
         runtime = self._runtime
-        error = refusal(submit, context=runtime.context, slots=runtime.slots, vocab=runtime.vocab)
+        error = refusal(submit, context=runtime.context, slots=runtime.slots, vocab=runtime.vocab, codes=runtime.codes)
         free = self.slots.free()
         if error is None and (not free if submit.slot is None else submit.slot not in free):
             which = "every slot" if submit.slot is None else f"slot {submit.slot}"

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from ..chat.events import Event
 from ..chat.output import merged
-from ..chat.tokenizer import Tokenizer
 from ..engine.frames import Accept, Done, Submit, Tokens
 from ..engine.limits import refusal
 from ..engine.protocol import Engine, unavailable
@@ -22,7 +21,7 @@ from ..engine.stream import Stream, raised
 from ..errors import ColibriError, EngineError, PluginError
 from ..hookspecs import RequestRecord
 from .admission import Outcome
-from .preparation import Prepared, tokenise
+from .preparation import Model, Prepared, tokenise
 from .recall import Draft, Recall
 from .request import Admission, FinishReason, Usage
 from .scheduler import Lease, Place, Scheduler
@@ -47,6 +46,7 @@ class _Hold:
         self.lease: Lease | None = None
         self.stream: Stream | None = None
         self.accept: Accept | None = None
+        self.audio = 0
         self.completion = 0
         self.reasoning = 0
         self.finish: FinishReason | None = None
@@ -58,7 +58,7 @@ class _Hold:
     def usage(self) -> Usage:
         if self.accept is None:
             return Usage(0, 0, 0, 0)
-        return Usage(self.accept.prompt, self.accept.cached, self.completion, self.reasoning)
+        return Usage(self.accept.prompt, self.accept.cached, self.completion, self.reasoning, self.audio)
 
     def end(self, outcome: Outcome, code: str | None = None) -> None:
         """Let go of everything. The first end counts. The slot is free when the engine says so."""
@@ -103,11 +103,11 @@ class _Hold:
 class ModelGeneration:
     """A Generation. Before `admitted` is awaited it holds nothing; dropped without a word, it gives back what it held."""
 
-    def __init__(self, prepared: Prepared, tokenizer: Tokenizer, desk: Desk, recall: Recall | None = None) -> None:
+    def __init__(self, prepared: Prepared, model: Model, desk: Desk, recall: Recall | None = None) -> None:
         self._prepared = prepared
         self._recall = recall
         self._draft = Draft()
-        self._tokenizer = tokenizer
+        self._model = model
         self._desk = desk
         self._hold = _Hold(desk)
         self._admission: Admission | None = None
@@ -147,23 +147,24 @@ class ModelGeneration:
         hold, engine, prepared = self._hold, self._desk.engine, self._prepared
         if engine.ready is None:
             raise unavailable(engine.status)
-        lengths: list[int] = []
-        ids = await tokenise(self._tokenizer, prepared.prompt, lengths)
+        offer = engine.ready
+        prompt = await tokenise(self._model, prepared, offer.context - 1)
         self._go_on()
+        hold.audio = prompt.audio
         submit = Submit(
             self._desk.next_id(),
-            ids,
+            prompt.ids,
             prepared.max_tokens,
             prepared.sampling,
             prepared.stop_ids,
             prepared.slot,
-            [lengths[pieces - 1] for pieces in prepared.ways_back],
+            [prompt.lengths[pieces - 1] for pieces in prepared.ways_back],
+            prompt.media,
         )
-        offer = engine.ready
-        error = refusal(submit, context=offer.context, slots=offer.slots, vocab=offer.vocab)
+        error = refusal(submit, context=offer.context, slots=offer.slots, vocab=offer.vocab, codes=offer.codes)
         if error is not None:  # no need to wait for a slot to hear that
             raise raised(error)
-        hold.place = self._desk.scheduler.enter(prepared.slot, lambda free: engine.nearest(ids, free))
+        hold.place = self._desk.scheduler.enter(prepared.slot, lambda free: engine.nearest(prompt.ids, free))
         hold.lease = await hold.place.lease()
         hold.stream = engine.submit(replace(submit, slot=hold.lease.slot), hold.lease.release)
         first = await anext(hold.stream)
@@ -200,7 +201,7 @@ class ModelGeneration:
         self._draft.answer.read(events)
         if reason is not None:
             if self._recall is not None and self._is_whole():
-                self._recall.keep(self._draft, self._tokenizer.text(self._draft.ids))
+                self._recall.keep(self._draft, self._model.tokenizer.text(self._draft.ids))
             hold.finish = "tool_calls" if self._draft.answer.whole else reason
             hold.end("completed")
         return merged(events)
@@ -211,7 +212,7 @@ class ModelGeneration:
         stopped, ids = self._prepared.reader.stopped, self._draft.ids
         if stopped is None:
             return True
-        if ids[-1] != self._tokenizer.specials.get(stopped):
+        if ids[-1] != self._model.tokenizer.specials.get(stopped):
             return False
         del ids[-1]
         return True

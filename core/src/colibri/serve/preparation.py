@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from ..chat.asking import ask
 from ..chat.conversation import Conversation, TurnOptions
 from ..chat.output import OutputFormat
-from ..chat.prompt import Prompt, Text
+from ..chat.prompt import Media, Prompt, Text
 from ..chat.reader import Reader
 from ..chat.roles import with_known_roles
 from ..chat.schemas import ToolSchemas
@@ -23,6 +24,7 @@ from ..errors import CheckpointError
 from ..family import Family, Sampling, Stops, Variant
 from ..settings import Settings
 from .continuation import continues
+from .media import Encoder, Placed, media_of
 from .recall import Recall
 from .refusals import allowed
 from .request import GenerationRequest
@@ -39,7 +41,7 @@ T = TypeVar("T")
 
 class Model(Struct, frozen=True):
     """What is served, and with which settings. `vocabulary` is the file the tokenizer comes from, `recall` the turns it
-    wrote."""
+    wrote, and `encoder` reads the media."""
 
     family: Family
     variant: Variant
@@ -47,6 +49,7 @@ class Model(Struct, frozen=True):
     settings: Settings
     vocabulary: str = ""
     recall: Recall = field(default_factory=Recall)
+    encoder: Encoder = field(default_factory=Encoder)
 
     def stop_ids(self, options: TurnOptions) -> list[int]:
         """The tokens at which a turn ends. Raises CheckpointError if the vocabulary lacks one."""
@@ -80,7 +83,7 @@ class Model(Struct, frozen=True):
 
 class Prepared(Struct, frozen=True):
     """A request that this model can serve: the prompt, and how its answer is made and read. `ways_back` are numbers of the
-    prompt's pieces that later prompts are likely to begin with."""
+    prompt's pieces that later prompts are likely to begin with, `media` what its `Media` refer to."""
 
     prompt: Prompt
     reader: Reader
@@ -89,6 +92,7 @@ class Prepared(Struct, frozen=True):
     sampling: Sampling
     slot: int | None
     ways_back: tuple[int, ...] = ()
+    media: tuple[Placed, ...] = ()
 
 
 def prepare(model: Model, request: GenerationRequest) -> Prepared:
@@ -122,7 +126,9 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         schemas=schemas,
     )
     prepared = _prepared(model, request, prompt, reader, options)
-    return replace(prepared, ways_back=ways_back(model.render, conversation, options, prompt))
+    return replace(
+        prepared, ways_back=ways_back(model.render, conversation, options, prompt), media=media_of(conversation)
+    )
 
 
 def _prepared(model: Model, request: GenerationRequest, prompt: Prompt, reader: Reader, options: TurnOptions) -> Prepared:
@@ -149,8 +155,25 @@ def _tail(prompt: Prompt) -> str:
     return "".join(reversed(pieces))
 
 
-async def tokenise(tokenizer: Tokenizer, prompt: Prompt, lengths: list[int]) -> list[int]:
-    """The prompt's token ids; `lengths` gets how many there are up to the end of each piece."""
-    if sum(len(piece.text) for piece in prompt.pieces if isinstance(piece, Text)) > LONG_TEXT:
-        return await asyncio.to_thread(tokenizer.encode, prompt, lengths)
-    return tokenizer.encode(prompt, lengths)
+class Tokenised(Struct, frozen=True):
+    """A prompt for the engine: its `ids`, how many there are up to the end of each piece, and the codes of its `media` (see
+    engine.frames.Submit), of which so many are `audio`."""
+
+    ids: list[int]
+    lengths: list[int]
+    media: list[bytes]
+    audio: int
+
+
+async def tokenise(model: Model, prepared: Prepared, room: int) -> Tokenised:
+    """The prompt as token ids and codes. Media that alone take more than `room` positions are not encoded. Raises BadRequest
+    for those, and for others that can't be read."""
+    prompt, placed = prepared.prompt, prepared.media
+    lengths: list[int] = []
+    encoded = await model.encoder.encode(model.family, model.variant, prompt, placed, room)
+    encode = partial(model.tokenizer.encode, prompt, lengths, {ref: media.ids for ref, media in encoded.items()})
+    long = sum(len(piece.text) for piece in prompt.pieces if isinstance(piece, Text)) > LONG_TEXT
+    ids = await asyncio.to_thread(encode) if long else encode()
+    refs = [piece.ref for piece in prompt.pieces if isinstance(piece, Media)]
+    audio = sum(len(encoded[ref].ids) for ref in refs if placed[ref].part.kind == "audio")
+    return Tokenised(ids, lengths, [codes for ref in refs for codes in encoded[ref].codes], audio)

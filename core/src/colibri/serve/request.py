@@ -41,12 +41,14 @@ class Admission(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Token counts of a finished generation; `reasoning` is the part of `completion` spent on reasoning."""
+    """Token counts of a finished generation; `reasoning` is the part of `completion` spent on reasoning, `audio` the part of
+    `prompt` that is sound."""
 
     prompt: int
     cached: int
     completion: int
     reasoning: int
+    audio: int = 0
 
 
 class Generation(Protocol):

@@ -111,7 +111,7 @@ class ModelService:
 
     def generate(self, request: GenerationRequest) -> ModelGeneration:
         recall = self._model.recall if request.conversation is not None else None
-        return ModelGeneration(prepare(self._model, request), self._model.tokenizer, self._desk, recall)
+        return ModelGeneration(prepare(self._model, request), self._model, self._desk, recall)
 
     def health(self) -> tuple[bool, dict[str, object]]:
         status, ready = self._engine.status, self._engine.ready

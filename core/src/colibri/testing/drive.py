@@ -17,7 +17,14 @@ from ..family import Sampling
 Logits = NDArray[np.float32]
 
 
-def logits_of(runtime: Runtime, ids: Sequence[int], *, slot: int = 0, start: int = 0, chunks: Iterable[int] = ()) -> Logits:
+def row_of(id: int | bytes, slot: int, position: int, *, logits: bool = True) -> Row:
+    """The row of a token, or of codes in place of one (see Row)."""
+    if isinstance(id, bytes):
+        return Row(0, slot, position, logits=logits, codes=id)
+    return Row(id, slot, position, logits=logits)
+
+
+def logits_of(runtime: Runtime, ids: Sequence[int | bytes], *, slot: int = 0, start: int = 0, chunks: Iterable[int] = ()) -> Logits:
     """Logits [len(ids), vocab] of `ids` at positions `start` and on, in steps of the given `chunks` of rows and then of
     as many as the runtime takes."""
     found: list[Logits] = []
@@ -26,7 +33,7 @@ def logits_of(runtime: Runtime, ids: Sequence[int], *, slot: int = 0, start: int
         chunk = ids[at : at + min(size, runtime.max_rows)]
         if not chunk:
             break
-        found += _step(runtime, [Row(token, slot, start + at + i, logits=True) for i, token in enumerate(chunk)])
+        found += _step(runtime, [row_of(id, slot, start + at + i) for i, id in enumerate(chunk)])
         at += len(chunk)
     return np.stack(found)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..compute.checkpoint import Tensor
 from ..compute.plan import Plan
-from ..compute.runtime import Row
+from ..compute.runtime import Row, Runtime
 from ..family import Sampling
 from .interpreted import OPERATIONS
 from .interpreted.step import Matrix, Step, softmax
@@ -37,7 +37,8 @@ class InterpretedRuntime:
     ) -> None:
         self.plan, self.slots, self.max_rows, self.precision = plan, slots, max_rows, precision
         self.context = context or plan.context
-        self.vocab, self.sequential = plan.vocab, False
+        self.vocab, self.codes, self.given, self.sequential = plan.vocab, plan.codes, plan.given, False
+        self.draft: Runtime | None = None
         self.values: dict[int, Matrix] = {}  # every value of the last step, for whoever looks for a difference
         self._weights = [values_of(tensors[weight.name]).astype(precision) for weight in plan.weights]
         # A row a position for what is kept by position; of what every position changes, a row for before each of them.
@@ -68,6 +69,12 @@ class InterpretedRuntime:
     def logits(self, index: int) -> memoryview:
         """float32 logits [vocab] of the index-th row of the last step that had `sampling` or `logits`."""
         return memoryview(self._logits[index].astype(np.float32))
+
+    def hidden(self, row: int) -> memoryview:
+        """float32 numbers of the plan's `hidden` in a row of the last step."""
+        if self.plan.hidden < 0:
+            raise ValueError("no hidden rows are kept: the plan names none")
+        return memoryview(self.values[self.plan.hidden][row].astype(np.float32))
 
     def copy(self, source: int, target: int, length: int) -> int:
         """Copy the first `length` positions of a slot to another."""
@@ -101,6 +108,10 @@ class InterpretedRuntime:
         for row in rows:
             if not 0 <= row.slot < self.slots or not 0 <= row.token < self.vocab or not 0 <= row.position < self.context:
                 raise ValueError(f"{row} names no slot, token or position of this model")
+            if row.codes and (self.codes is None or not self.codes.fit(row.codes)):
+                raise ValueError(f"{row} has codes that this model does not read")
+            if len(row.given) != 4 * self.given:
+                raise ValueError(f"{row.slot}, {row.position}: brings {len(row.given)} bytes, not {self.given} numbers")
             if row.slot in seen and row.position != seen[row.slot]:
                 raise ValueError(f"the rows of slot {row.slot} do not stand at consecutive positions")
             if row.position > seen.get(row.slot, self._lengths[row.slot]):

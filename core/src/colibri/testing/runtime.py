@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from ..compute.runtime import Row
-from ..engine.frames import Ready, Submit
+from ..compute.plan import Codes
+from ..compute.runtime import Row, Runtime
+from ..engine.frames import Ready, Submit, mark_of
 from ..engine.planner import Planner
 from ..engine.protocol import Status, unavailable
 from ..engine.stream import OnEnd, Stream
@@ -45,8 +46,12 @@ class ScriptedRuntime:
         max_rows: int = 8,
         pick: Pick | None = None,
         sequential: bool = False,
+        codes: Codes | None = None,
     ) -> None:
         self.context, self.slots, self.vocab, self.max_rows, self.sequential = context, slots, vocab, max_rows, sequential
+        self.codes = codes
+        self.given = 0
+        self.draft: Runtime | None = None
         self.steps: list[list[Row]] = []
         self._pick = pick or (lambda digest, position, draw: digest % vocab)
         self._states: list[list[int]] = [[] for _ in range(slots)]
@@ -64,13 +69,15 @@ class ScriptedRuntime:
             state = self._states[row.slot]
             if not 0 <= row.token < self.vocab or row.position >= self.context:
                 raise ValueError(f"row out of bounds: {row}")
+            if row.codes and (self.codes is None or not self.codes.fit(row.codes)):
+                raise ValueError(f"row with wrong codes: {row}")
             if row.position > len(state) or row.position != expected.setdefault(row.slot, row.position):
                 raise ValueError(f"row out of order: {row}")
             if self.reach(row.slot, row.position) != row.position:
                 raise ValueError(f"the slot can't be cut there: {row}")
             expected[row.slot] += 1
             del state[row.position :]
-            state.append(digest(state[-1] if state else 0, row.token))
+            state.append(digest(state[-1] if state else 0, mark_of(row.codes) if row.codes else row.token))
             if row.sampling is not None:
                 tokens.append(self._choose(row, state[-1]))
             if row.sampling is not None or row.logits:
@@ -89,6 +96,9 @@ class ScriptedRuntime:
         scores = array("f", bytes(4 * self.vocab))
         scores[self._read[index] % self.vocab] = 1.0
         return memoryview(scores)
+
+    def hidden(self, row: int) -> memoryview:
+        raise ValueError("a scripted runtime has no hidden rows")
 
     def reach(self, slot: int, length: int) -> int:
         length = min(length, len(self._states[slot]))
@@ -169,7 +179,7 @@ class ScriptedEngine:
         runtime = self.runtime
         if self._status.state == "loading":
             return None
-        return Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe())
+        return Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes)
 
     def watch(self, listener: Callable[[Status], None]) -> None:
         self._listeners.append(listener)
@@ -214,6 +224,7 @@ class ScriptedEngine:
             vocab=self.runtime.vocab,
             max_rows=self.runtime.max_rows,
             pick=self.runtime._pick,
+            codes=self.runtime.codes,
         )
         self._planner = self._new_planner()
 

@@ -87,7 +87,7 @@ def test_reply() -> None:
             "prompt_tokens": 7,
             "completion_tokens": 2,
             "total_tokens": 9,
-            "prompt_tokens_details": {"cached_tokens": 3},
+            "prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": 1,
                 "accepted_prediction_tokens": 0,

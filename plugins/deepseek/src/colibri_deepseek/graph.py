@@ -22,6 +22,11 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     build(checkpoint, g)
 
 
+def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
+    """Declare the draft head of `checkpoint`; false where there is none. That of V4 is left alone."""
+    return checkpoint.model_type != "deepseek_v4" and graph_v32.build_draft(checkpoint, g)
+
+
 def _build_v4(checkpoint: Checkpoint, g: Graph) -> None:
     c = V4Config.of(checkpoint)
     g.context(c.context)

@@ -60,6 +60,11 @@ class Glm:
 
         build_graph(checkpoint, g)
 
+    def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+        from .graph import build_draft
+
+        return build_draft(checkpoint, g)
+
 
 @hookimpl
 def register_families(register: FamilyRegistrar) -> None:

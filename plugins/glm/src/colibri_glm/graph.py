@@ -8,6 +8,7 @@ from collections.abc import Callable
 from colibri.compute.blocks import (
     balanced_moe,
     channel_delta,
+    draft_input,
     gated_mlp,
     hyper_connection,
     latent_attention,
@@ -30,24 +31,48 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     x = g.tile(x, c.streams.n) if c.streams else x
     select: Value | None = None
     for i, (attention, dense) in enumerate(zip(c.attention, c.dense, strict=True)):
-        w = g.scope(f"{c.prefix}.layers.{i}")
-        own, mlp = w.scope("self_attn"), w.scope("mlp")
-        h, write = _connection(g, x, w, "hc_attn", c)
-        h = g.rms_norm(h, w["input_layernorm.weight"], c.eps)
-        if attention == "linear":
-            y = _memory(g, h, own, c, layer=i)
-        else:
-            hidden, q, latent, key = latent_projections(g, h, own, c.latent, c.latent_eps)
-            if attention == "full":
-                select = _choice(g, h, hidden, own.scope("indexer"), c, layer=i)
-            y = latent_attention(g, q, latent, key, own["kv_b_proj.weight"], c.latent, layer=i, select=select)
-        x = write(g.linear(y, own["o_proj.weight"]))
-        h, write = _connection(g, x, w, "hc_ffn", c)
-        h = g.rms_norm(h, w["post_attention_layernorm.weight"], c.eps)
-        x = write(gated_mlp(g, h, mlp, c.glu) if dense else balanced_moe(g, h, mlp, c.routing, c.glu))
+        x, select = _layer(g, x, c, i, attention, dense=dense, select=select)
     x = g.mix(x, c.streams.n) if c.streams else x
-    x = g.rms_norm(x, g.w(f"{c.prefix}.norm.weight"), c.eps)
+    x = g.hidden(g.rms_norm(x, g.w(f"{c.prefix}.norm.weight"), c.eps))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
+
+
+def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
+    """Declare the draft head of `checkpoint`, a layer behind all others, that chooses positions for itself. False where there
+    is none; that of GLM-5.3-Flash is left alone."""
+    c = GlmConfig.of(checkpoint)
+    last = len(c.attention)
+    w = g.scope(f"{c.prefix}.layers.{last}")
+    if c.streams is not None or not checkpoint.has(f"{w.prefix}."):
+        return False
+    g.context(c.context)
+    embedding = g.w(f"{c.prefix}.embed_tokens.weight", rows=c.vocab)
+    x = draft_input(g, embedding, w["enorm.weight"], w["hnorm.weight"], w["eh_proj.weight"], c.eps)
+    x, _ = _layer(g, x, c, last, "full", dense=False, select=None)
+    x = g.rms_norm(x, w["shared_head.norm.weight"], c.eps)
+    g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
+    return True
+
+
+def _layer(
+    g: Graph, x: Value, c: GlmConfig, i: int, attention: str, *, dense: bool, select: Value | None
+) -> tuple[Value, Value | None]:
+    """The residual behind layer i, and the positions that it attended to."""
+    w = g.scope(f"{c.prefix}.layers.{i}")
+    own, mlp = w.scope("self_attn"), w.scope("mlp")
+    h, write = _connection(g, x, w, "hc_attn", c)
+    h = g.rms_norm(h, w["input_layernorm.weight"], c.eps)
+    if attention == "linear":
+        y = _memory(g, h, own, c, layer=i)
+    else:
+        hidden, q, latent, key = latent_projections(g, h, own, c.latent, c.latent_eps)
+        if attention == "full":
+            select = _choice(g, h, hidden, own.scope("indexer"), c, layer=i)
+        y = latent_attention(g, q, latent, key, own["kv_b_proj.weight"], c.latent, layer=i, select=select)
+    x = write(g.linear(y, own["o_proj.weight"]))
+    h, write = _connection(g, x, w, "hc_ffn", c)
+    h = g.rms_norm(h, w["post_attention_layernorm.weight"], c.eps)
+    return write(gated_mlp(g, h, mlp, c.glu) if dense else balanced_moe(g, h, mlp, c.routing, c.glu)), select
 
 
 def _connection(g: Graph, x: Value, w: Scope, name: str, c: GlmConfig) -> tuple[Value, Callable[[Value], Value]]:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from colibri import hookimpl
-from colibri.chat.conversation import Conversation, TurnOptions
+from colibri.chat.conversation import Conversation, MediaPart, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
 from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
-from . import output, prompt
+from . import audio, output, prompt
 from .variants import VARIANTS, variant_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class Inkling:
 
     def render(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> Prompt:
         return prompt.render(conversation, options)
+
+    def encode(self, variant: Variant, part: MediaPart, param: str, room: int) -> Sequence[bytes]:
+        return audio.frames(part.data, param, room)
 
     def output(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> OutputFormat:
         return output.WITH_CALLS if active_tools(conversation, options) else output.WITHOUT_CALLS

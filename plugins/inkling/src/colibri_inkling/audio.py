@@ -29,9 +29,10 @@ _QUIET, _LOUD = -7.0, 2.0
 _FLOOR, _BAND_FLOOR = 1e-5, 1e-10
 
 
-def frames(data: bytes, param: str) -> list[bytes]:
-    """The frames of a WAV file, each of them the levels of its bands. Raises BadRequest, about the field `param`."""
-    return levels(samples(data, param))
+def frames(data: bytes, param: str, room: int) -> list[bytes]:
+    """The frames of a WAV file, each of them the levels of its bands. Raises BadRequest, about the field `param`, also for one
+    of more than `room` frames."""
+    return levels(samples(data, param, max(room, 0) * _HOP))
 
 
 def count(length: int) -> int:

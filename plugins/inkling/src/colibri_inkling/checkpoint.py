@@ -11,6 +11,8 @@ from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.operations import Glu
 
+from .variants import AUDIO_TABLE
+
 #: What a layer that looks at all positions is called, and one that looks at the last ones.
 _FULL, _LOCAL = "hybrid", "hybrid_sliding"
 
@@ -56,13 +58,21 @@ class Trunk(Struct, frozen=True, kw_only=True):
     context: int
 
 
+class Hearing(Struct, frozen=True):
+    """How sounds come: as one of so many levels for each of so many bands."""
+
+    bands: int
+    levels: int
+
+
 class InklingConfig(Trunk, frozen=True, kw_only=True):
     """Inkling. `dense` says which layers have no experts, `shared` experts are chosen for every token, and `mup` divides
-    what the logits are made of."""
+    what the logits are made of. With `hearing` it takes sounds."""
 
     dense: tuple[bool, ...]
     shared: int
     mup: float
+    hearing: Hearing | None
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> InklingConfig:
@@ -76,6 +86,7 @@ class InklingConfig(Trunk, frozen=True, kw_only=True):
             dense=_dense(config, len(trunk["layers"])),
             shared=config.size("n_shared_experts", most=65536),
             mup=config.number(_named(config, "logits_mup_width_multiplier", "embedding_multiplier")),
+            hearing=_hearing(checkpoint),
         )
 
 
@@ -123,6 +134,14 @@ def _text(checkpoint: Checkpoint) -> Config:
     """The part of the configuration that is about text; models with other parts nest it."""
     config = Config.of(checkpoint)
     return config.part("text_config") or config
+
+
+def _hearing(checkpoint: Checkpoint) -> Hearing | None:
+    """Checkpoints that were cut down to their text may still describe what they no longer hold."""
+    config = Config.of(checkpoint).part("audio_config")
+    if config is None or AUDIO_TABLE not in checkpoint.tensors:
+        return None
+    return Hearing(config.size("n_mel_bins", 80, most=65536), config.size("mel_vocab_size", 256, most=65536))
 
 
 def _named(config: Config, *names: str) -> str:

@@ -9,7 +9,8 @@ from colibri.compute.operations import Value
 
 from . import graph2
 from .blocks import convolve, embed, unembed
-from .checkpoint import Heads, Inkling2Config, InklingConfig, is_second
+from .checkpoint import Hearing, Heads, Inkling2Config, InklingConfig, is_second
+from .variants import AUDIO_TABLE
 
 
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
@@ -22,6 +23,8 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
 
 def _declare(g: Graph, c: InklingConfig) -> None:
     x = embed(g, c)
+    if c.hearing is not None:
+        x = x + _heard(g, c.hearing)
     for i, heads in enumerate(c.layers):
         w = g.scope(f"model.llm.layers.{i}")
         h = g.rms_norm(x, w["attn_norm.weight"], c.eps)
@@ -31,6 +34,12 @@ def _declare(g: Graph, c: InklingConfig) -> None:
         x = x + convolve(g, _dense(g, h, m) if c.dense[i] else _experts(g, h, m, c), w, "mlp_sconv", c, i)
     x = g.rms_norm(x, g.w("model.llm.norm.weight"), c.eps)
     g.logits(unembed(g, x * (1 / c.mup), c))
+
+
+def _heard(g: Graph, hearing: Hearing) -> Value:
+    """What stands in place of a token for a moment of sound."""
+    table = g.w(AUDIO_TABLE, rows=hearing.bands * hearing.levels)
+    return g.rms_norm(g.codes(table, hearing.bands), g.w("model.audio.final_norm.weight"), 1e-6)
 
 
 def _attention(g: Graph, x: Value, w: Scope, c: InklingConfig, heads: Heads, i: int) -> Value:

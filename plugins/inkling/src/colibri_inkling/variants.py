@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from colibri.family import Capabilities, Variant
 
+from .audio import BANDS, LEVELS
+
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
 
@@ -27,6 +29,9 @@ INKLING_2_MINI = Variant("inkling-2-mini", "Inkling-2-Mini", _CLAIMS)
 
 VARIANTS = (INKLING, INKLING_2_SMALL, INKLING_2_MINI)
 
+#: What a model adds up to hear, one row for each level of each band.
+AUDIO_TABLE = "model.audio.encoder.weight"
+
 #: Inkling without the part that hears.
 _DEAF = replace(INKLING, capabilities=_CLAIMS)
 
@@ -41,8 +46,17 @@ _BY_MODEL_TYPE = {
 
 
 def variant_of(checkpoint: Checkpoint) -> Variant | None:
-    """Which of the models a checkpoint is, or None. Inkling takes sounds only where its configuration describes how."""
+    """Which of the models a checkpoint is, or None. Inkling takes sounds only where it has what hears them."""
     if checkpoint.format != "safetensors":
         return None
     variant = _BY_MODEL_TYPE.get(checkpoint.model_type or "")
-    return _DEAF if variant == INKLING and not checkpoint.config.get("audio_config") else variant
+    return _DEAF if variant == INKLING and not _hears(checkpoint) else variant
+
+
+def _hears(checkpoint: Checkpoint) -> bool:
+    """Whether the model knows the bands and levels that sounds are made of here."""
+    config = checkpoint.config.get("audio_config")
+    if not isinstance(config, dict) or AUDIO_TABLE not in checkpoint.tensors:
+        return False
+    bands, levels = config.get("n_mel_bins"), config.get("mel_vocab_size")
+    return bands in (None, BANDS) and (levels is None or (isinstance(levels, int) and levels >= LEVELS))

@@ -22,10 +22,10 @@ _SAMPLES = {(_PCM, 16): ("h", 32768.0), (_FLOAT, 32): ("f", 1.0)}
 _OPEN = 0xFFFFFFFF
 
 
-def samples(data: bytes, param: str) -> array[float]:
+def samples(data: bytes, param: str, most: int = sys.maxsize) -> array[float]:
     """The sound of a WAV file of 16 000 samples a second, all channels mixed into one; full scale is -1 to 1.
 
-    Raises BadRequest, about the field `param`, for any other file.
+    Raises BadRequest, about the field `param`, for any other file, and for one of more than `most` samples.
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise _wrong(param, "is no WAV file (RIFF)")
@@ -38,7 +38,7 @@ def samples(data: bytes, param: str) -> array[float]:
                 raise _wrong(param, "has samples before it says what they are")
             if not whole:
                 raise _wrong(param, "is cut short: its samples end before they should")
-            return _mixed(body, *layout, param)
+            return _mixed(body, *layout, param, most)
     raise _wrong(param, "is cut short: it has no samples" if layout is not None else "has no description of its samples")
 
 
@@ -73,10 +73,14 @@ def _layout(body: memoryview, param: str) -> tuple[str, float, int]:
     return kind, divisor, channels
 
 
-def _mixed(body: memoryview, kind: str, divisor: float, channels: int, param: str) -> array[float]:
+def _mixed(body: memoryview, kind: str, divisor: float, channels: int, param: str, most: int) -> array[float]:
     found = array(kind)
-    if not body or len(body) % (channels * found.itemsize):
-        raise _wrong(param, "is cut short: its last sample is not complete" if body else "has no samples")
+    length, rest = divmod(len(body), channels * found.itemsize)
+    if rest or not length:
+        raise _wrong(param, "is cut short: its last sample is not complete" if rest else "has no samples")
+    if length > most:
+        reason = f"is too long: it lasts {length / RATE:.1f} seconds, the context has room for {most / RATE:.1f}"
+        raise _wrong(param, reason, "context_length_exceeded")
     found.frombytes(body)
     if sys.byteorder == "big":
         found.byteswap()
@@ -84,9 +88,9 @@ def _mixed(body: memoryview, kind: str, divisor: float, channels: int, param: st
         raise _wrong(param, "has a sample that is infinite or not a number")
     scale = 1 / (divisor * channels)
     if channels == 1:
-        return array("d", [value * scale for value in found])
-    return array("d", [sum(values) * scale for values in zip(*(found[c::channels] for c in range(channels)), strict=True)])
+        return array("d", (value * scale for value in found))
+    return array("d", (sum(values) * scale for values in zip(*(found[c::channels] for c in range(channels)), strict=True)))
 
 
-def _wrong(param: str, reason: str) -> BadRequest:
-    return BadRequest(f"The sound {reason}.", param=param)
+def _wrong(param: str, reason: str, code: str | None = None) -> BadRequest:
+    return BadRequest(f"The sound {reason}.", param=param, code=code)

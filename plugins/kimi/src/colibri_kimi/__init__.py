@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from colibri.compute.graph import Graph
     from colibri.hookspecs import FamilyRegistrar
 
+# How text is split into words: Chinese characters stand apart from other letters, and a change of case may end a word.
+_WORD, _CONTRACTION = r"[^\r\n\p{L}\p{N}]?", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+_SPLITS = {
+    "tiktoken": rf"[\p{{Han}}]+|{_WORD}{_UPPER}*{_LOWER}+{_CONTRACTION}|{_WORD}{_UPPER}+{_LOWER}*{_CONTRACTION}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+}
+
 
 class Kimi:
     """Kimi K3 and Kimi Linear."""
@@ -34,11 +43,10 @@ class Kimi:
         return BY_MODEL_TYPE.get(checkpoint.model_type or "") if checkpoint.format == "safetensors" else None
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        file = checkpoint.path / "tokenizer.json"
-        if not file.is_file():
-            reason = "the model has no tokenizer.json; convert its tiktoken.model to one and put it beside the weights"
-            raise CheckpointError(reason, file=checkpoint.path)
-        return TokenizerSpec(str(file))
+        for name in ("tokenizer.json", "tiktoken.model"):
+            if (file := checkpoint.path / name).is_file():
+                return TokenizerSpec(str(file), splits=_SPLITS)
+        raise CheckpointError("the model has neither a tiktoken.model nor a tokenizer.json", file=checkpoint.path)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=0.95) if variant == KIMI_K3 else Sampling(temperature=0.6)

@@ -1,7 +1,8 @@
 """How Kimi K3's prompts are written: the official encoder, piece by piece.
 
 Everything is an element, `<|open|>NAME attribute="value"<|sep|>…<|close|>NAME<|sep|>`, of which only the bars are control
-tokens; the names, the attributes and all that stands inside are ordinary text.
+tokens; the names, the attributes and all that stands inside are ordinary text. The encoder splits each piece of text into
+tokens by itself, so that none reaches from `="` into a value: pieces that are neighbours are not joined here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation, MediaPart, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
-from colibri.chat.prompt import Piece, Prompt, Special, Spoken, prompt
+from colibri.chat.prompt import Piece, Prompt, Special, Spoken, Text
 from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
@@ -47,7 +48,8 @@ def render(conversation: Conversation, options: TurnOptions) -> Prompt:
     turns = conversation.turns
     if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
         raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
-    return prompt(_pieces(conversation, options))
+    pieces = _pieces(conversation, options)
+    return Prompt(tuple(Text(piece) if isinstance(piece, str) else piece for piece in pieces if piece))
 
 
 def _pieces(conversation: Conversation, options: TurnOptions) -> Iterator[Piece | str]:
@@ -121,7 +123,7 @@ def _known(name: str | None, number: int) -> str:
 
 def _message(turn: Turn, number: int, **attributes: Any) -> Iterator[Piece | str]:
     yield from _open("message", **attributes)
-    yield _content(turn, number)
+    yield from _content(turn, number)
     yield from _close("message")
     yield END
 
@@ -137,7 +139,7 @@ def _assistant(turn: Turn, number: int, thinking: bool, *, is_open: bool) -> Ite
         reasoning = turn.reasoning or ""
         yield from _element("think", reasoning if reasoning.strip() else "")
     yield from _open("response")
-    yield _content(turn, number)
+    yield from _content(turn, number)
     if is_open:
         return
     yield from _close("response")
@@ -192,16 +194,14 @@ def _type(value: Any) -> str:
     return kinds.get(type(value), "array")
 
 
-def _content(turn: Turn, number: int) -> str:
-    texts: list[str] = []
+def _content(turn: Turn, number: int) -> Iterator[str]:
     for index, part in enumerate(turn.content or ()):
         if not isinstance(part, MediaPart):
-            texts.append(part.text)
+            yield part.text
         elif part.kind == "image":
-            texts.append(_IMAGE)
+            yield _IMAGE
         else:
             raise BadRequest(f"Kimi K3 has no words for {part.kind} input.", param=f"messages.{number}.content.{index}")
-    return "".join(texts)
 
 
 def _named(turn: Turn) -> dict[str, str]:
@@ -221,7 +221,9 @@ def _element(tag: str, body: str, **attributes: Any) -> Iterator[Piece | str]:
 
 def _open(tag: str, **attributes: Any) -> Iterator[Piece | str]:
     yield OPEN
-    yield tag + "".join(f' {key}="{_escape(str(value))}"' for key, value in attributes.items())
+    yield tag
+    for key, value in attributes.items():
+        yield from (f" {key}", '="', _escape(str(value)), '"')
     yield SEP
 
 

@@ -94,6 +94,11 @@ class Qwen:
 
         build_graph(checkpoint, g)
 
+    def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+        from .graph import build_draft
+
+        return build_draft(checkpoint, g)
+
 
 @hookimpl
 def register_families(register: FamilyRegistrar) -> None:

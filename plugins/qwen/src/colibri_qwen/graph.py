@@ -8,7 +8,7 @@ from colibri.errors import CheckpointError
 
 from .dense import build_dense
 from .flash_next import build_flash_next
-from .hybrid import build_hybrid
+from .hybrid import build_hybrid, build_hybrid_draft
 
 #: By `model_type`: that of the whole model, or that of its language model alone.
 _BUILDERS = {
@@ -23,9 +23,19 @@ _BUILDERS = {
 }
 
 
+#: The same for draft heads; those of other models are left alone.
+_DRAFTS = {kind: build_hybrid_draft for kind, build in _BUILDERS.items() if build is build_hybrid}
+
+
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
     build = _BUILDERS.get(checkpoint.model_type or "")
     if build is None:
         raise CheckpointError(f"its model_type is none of {', '.join(_BUILDERS)}", file=checkpoint.path)
     build(checkpoint, g)
+
+
+def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
+    """Declare the draft head of `checkpoint` on `g`; false where there is none."""
+    build = _DRAFTS.get(checkpoint.model_type or "")
+    return build is not None and build(checkpoint, g)

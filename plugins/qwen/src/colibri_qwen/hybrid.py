@@ -6,7 +6,7 @@ Norms multiply by 1 + weight, but for the one within the delta network.
 
 from __future__ import annotations
 
-from colibri.compute.blocks import gated_mlp
+from colibri.compute.blocks import draft_input, gated_mlp
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
@@ -21,13 +21,31 @@ def build_hybrid(checkpoint: Checkpoint, g: Graph) -> None:
     embedding = g.w(f"{c.root}.embed_tokens.weight", rows=c.vocab)
     x = g.embed(g.tokens, embedding)
     for i in range(len(c.linear)):
-        w = g.scope(f"{c.root}.layers.{i}")
-        h = g.rms_norm(x, w["input_layernorm.weight"], c.eps, unit=True)
-        x = x + (delta_net(g, h, w, c, i) if c.linear[i] else gated_attention(g, h, w, c, i))
-        h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps, unit=True)
-        x = x + feed_forward(g, h, w, c, i)
-    x = g.rms_norm(x, g.w(f"{c.root}.norm.weight"), c.eps, unit=True)
+        x = _layer(g, x, g.scope(f"{c.root}.layers.{i}"), c, i)
+    x = g.hidden(g.rms_norm(x, g.w(f"{c.root}.norm.weight"), c.eps, unit=True))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
+
+
+def build_hybrid_draft(checkpoint: Checkpoint, g: Graph) -> bool:
+    """Declare the draft head of `checkpoint`, a layer with attention; false where there is none."""
+    if not checkpoint.has("mtp."):
+        return False
+    c, w = HybridConfig.draft(checkpoint), g.scope("mtp")
+    g.context(c.context)
+    embedding = g.w(f"{c.root}.embed_tokens.weight", rows=c.vocab)
+    norms = (w[f"pre_fc_norm_{name}.weight"] for name in ("embedding", "hidden"))
+    x = draft_input(g, embedding, *norms, w["fc.weight"], c.eps, unit=True)
+    x = g.rms_norm(_layer(g, x, w.scope("layers.0"), c, 0), w["norm.weight"], c.eps, unit=True)
+    g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
+    return True
+
+
+def _layer(g: Graph, x: Value, w: Scope, c: HybridConfig, i: int) -> Value:
+    """The residual behind layer i."""
+    h = g.rms_norm(x, w["input_layernorm.weight"], c.eps, unit=True)
+    x = x + (delta_net(g, h, w, c, i) if c.linear[i] else gated_attention(g, h, w, c, i))
+    h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps, unit=True)
+    return x + feed_forward(g, h, w, c, i)
 
 
 def delta_net(g: Graph, x: Value, layer: Scope, c: HybridConfig, i: int) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
@@ -74,6 +75,16 @@ class HybridConfig(Struct, frozen=True):
         whole = Config.of(checkpoint)
         return _hybrid(checkpoint, whole, whole.text())
 
+    @classmethod
+    def draft(cls, checkpoint: Checkpoint) -> HybridConfig:
+        """The numbers of the draft head: those of a model with one layer. Its experts may be stored in a way of their own.
+        Raises CheckpointError naming the file and the key."""
+        config, c = Config.of(checkpoint).text(), cls.of(checkpoint)
+        if config.flag("mtp_use_dedicated_embeddings", False):
+            raise config.error("mtp_use_dedicated_embeddings", "is true: heads that share the model's can be computed")
+        fused = _fused(checkpoint, "mtp")
+        return replace(c, linear=(False,), sparse=(c.experts > 0,), fused=fused)
+
 
 class Indexer(Struct, frozen=True):
     """The sizes of the indexer: `budget` runs of `every` positions are attended to."""
@@ -128,8 +139,7 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
     head_dim = config.size("head_dim", 256)
     context = config.size("max_position_embeddings", 32768)
     experts = 0 if kind in ("qwen3_5", "qwen3_5_text") else config.size("num_experts", most=65536)
-    root = "model.language_model" if any(n.startswith("model.language_model.") for n in checkpoint.tensors) else "model"
-    fused = any(name.startswith(f"{root}.") and ".mlp.experts.gate_up_proj" in name for name in checkpoint.tensors)
+    root = "model.language_model" if checkpoint.has("model.language_model.") else "model"
     return HybridConfig(
         root=root,
         linear=_linear(config, layers, {**_LAYERS, **_SELECTING} if flash else _LAYERS),
@@ -142,12 +152,17 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
         experts=experts,
         top_k=config.size("num_experts_per_tok", most=experts) if experts else 0,
         norm_topk=config.flag("norm_topk_prob", True),
-        fused=fused,
+        fused=_fused(checkpoint, root),
         vocab=config.size("vocab_size"),
         eps=config.number("rms_norm_eps", 1e-6),
         tied=whole.flag("tie_word_embeddings", config.flag("tie_word_embeddings", False)),
         context=context,
     )
+
+
+def _fused(checkpoint: Checkpoint, root: str) -> bool:
+    """Whether the experts below `root` lie in one tensor a layer."""
+    return any(name.startswith(f"{root}.") and ".mlp.experts.gate_up_proj" in name for name in checkpoint.tensors)
 
 
 def _linear(config: Config, layers: int, words: dict[str, bool]) -> tuple[bool, ...]:

@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 _TEXT = Capabilities(continuation=True)
 _TOOLS = Capabilities(tools="native", tool_choice="narrow", strict_tools=True, continuation=True)
-_THINKING = msgspec.structs.replace(_TOOLS, thinking="optional", preserve=True)
+_THINKING = msgspec.structs.replace(_TOOLS, thinking="optional", preserve=True, drafts="mtp")
 _EFFORTS = msgspec.structs.replace(_THINKING, thinks=True, efforts=("low", "medium", "xhigh"))
 
 QWEN2 = Variant("qwen2", "Qwen2", _TEXT)
 QWEN2_5 = Variant("qwen2.5", "Qwen2.5", _TOOLS)
 QWEN2_5_CODER = Variant("qwen2.5-coder", "Qwen2.5-Coder", _TOOLS)
-QWEN3_NEXT = Variant("qwen3-next", "Qwen3-Next", _TOOLS)
+QWEN3_NEXT = Variant("qwen3-next", "Qwen3-Next", msgspec.structs.replace(_TOOLS, drafts="mtp"))
 QWEN3_6 = Variant("qwen3.6", "Qwen3.6", _THINKING)
 QWEN3_8 = Variant("qwen3.8", "Qwen3.8", _EFFORTS)
-QWEN3_8_FLASH_NEXT = Variant("qwen3.8-flash-next", "Qwen3.8-Flash-Next", _EFFORTS)
+QWEN3_8_FLASH_NEXT = Variant(
+    "qwen3.8-flash-next", "Qwen3.8-Flash-Next", msgspec.structs.replace(_EFFORTS, drafts="none")
+)
 
 VARIANTS = (QWEN2, QWEN2_5, QWEN2_5_CODER, QWEN3_NEXT, QWEN3_6, QWEN3_8, QWEN3_8_FLASH_NEXT)
 

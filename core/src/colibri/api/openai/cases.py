@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...chat.asking import ask
-from ...chat.conversation import Conversation, TurnOptions
+from ...chat.conversation import Conversation, TextPart, Tool, ToolCall, Turn, TurnOptions
 from ...chat.detokenizer import Run
 from ...chat.events import Event
 from ...chat.output import OutputFormat, OutputParser
@@ -40,14 +42,17 @@ def render_case(family: Family, variant: Variant, case: Case, tokenizer: Tokeniz
 def parse_case(family: Family, variant: Variant, case: Case, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """An output -> `content`, `reasoning`, `tool_calls` and `finish`, as a client would get them.
 
-    `output` is the text or a list of chunks; with a tokenizer, `ids` may take its place. `prompt_tail` is how the
+    `output` is the text or a list of chunks; with a tokenizer, `ids` may take its place. `segments`, objects with `text`
+    and `special`, tell control tokens from the same characters: only the former are markers then. `prompt_tail` is how the
     prompt ended, `tools` what was declared, `finish` why the model stopped (default: stop). Raises BadRequest.
     """
     conversation, options = _request(case, ())
     format = ask(family, lambda family: family.output(variant, conversation, options), OutputFormat)
     stops = ask(family, lambda family: family.stops(variant, options), Stops)
     tail = _string(case, "prompt_tail")
-    events, stopped = _events(case, format, stops, options, tail, tokenizer)
+    runs = _runs(case)
+    specials = _controls(family, variant, runs) if "segments" in case else None
+    events, stopped = _events(case, runs, format, stops, options, tail, tokenizer, specials)
     message = message_of(events)
     calls = [call["function"] for call in message.get("tool_calls", ())]
     return {
@@ -111,8 +116,53 @@ def _piece(piece: Piece) -> dict[str, Any]:
     return {"media": piece.ref}
 
 
+def _runs(case: Case) -> list[tuple[str, bool]]:
+    """The pieces of an output, with whether each is a control token."""
+    if "ids" in case:
+        return []
+    output, segments = case.get("output"), case.get("segments")
+    chunks = [output] if isinstance(output, str) else output
+    if segments is None:
+        if not isinstance(chunks, list) or not all(isinstance(chunk, str) for chunk in chunks):
+            raise BadRequest("`output` must be a text or a list of texts", param="output")
+        return [(chunk, False) for chunk in chunks]
+    if not isinstance(segments, list) or not all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) and isinstance(part.get("special"), bool)
+        for part in segments
+    ):
+        raise BadRequest("`segments` must be a list of objects with a `text` and a boolean `special`", param="segments")
+    # An output in chunks may come in any: here, character by character.
+    finely = isinstance(output, list)
+    return [
+        (text, part["special"])
+        for part in segments
+        for text in (part["text"] if finely and not part["special"] else [part["text"]])
+    ]
+
+
+_LOOK = Tool("look", {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}})
+_SAID = Turn("assistant", (TextPart("A"),), reasoning="R", calls=(ToolCall("look", {"x": "y"}, "1"),))
+
+
+def _controls(family: Family, variant: Variant, runs: Sequence[tuple[str, bool]]) -> dict[str, int]:
+    """An id for each control token of an output, and of what the family prints in a turn with all it has words for."""
+    tooled = variant.capabilities.tools == "native"
+    said = _SAID if tooled else replace(_SAID, calls=())
+    talk = Conversation((Turn("user", (TextPart("U"),)), said), (_LOOK,) if tooled else ())
+    pieces = ask(family, lambda family: family.render(variant, talk, TurnOptions(cue="none")), Prompt).pieces
+    known = [*(text for text, special in runs if special), *(piece.token for piece in pieces if isinstance(piece, Special))]
+    return {spelling: id for id, spelling in enumerate(dict.fromkeys(known))}
+
+
 def _events(
-    case: Case, format: OutputFormat, stops: Stops, options: TurnOptions, tail: str, tokenizer: Tokenizer | None
+    case: Case,
+    runs: Sequence[tuple[str, bool]],
+    format: OutputFormat,
+    stops: Stops,
+    options: TurnOptions,
+    tail: str,
+    tokenizer: Tokenizer | None,
+    specials: Mapping[str, int] | None,
 ) -> tuple[list[Event], bool]:
     """What the output of a case means, and whether a stop text ended it."""
     if "ids" in case:
@@ -123,15 +173,13 @@ def _events(
             raise BadRequest("`ids` must be a list of token ids", param="ids")
         reader = Reader(tokenizer, format, tail=tail, options=options, stops=stops)
         return [*reader.feed(ids), *reader.finish()], reader.stopped is not None
-    output = case.get("output")
-    chunks = [output] if isinstance(output, str) else output
-    if not isinstance(chunks, list) or not all(isinstance(chunk, str) for chunk in chunks):
-        raise BadRequest("`output` must be a text or a list of texts", param="output")
-    parser = OutputParser(format, format.state_after(tail, options))
+    parser = OutputParser(format, format.state_after(tail, options), specials)
     filter = StopFilter([StopText(text, stops.patient) for text in stops.texts])
-    runs = [run for chunk in chunks for run in filter.feed(Run(chunk))]
-    runs += filter.finish()
+    passed = [
+        run for text, special in runs for run in filter.feed(Run(text, specials[text] if special and specials else None))
+    ]
+    passed += filter.finish()
     events: list[Event] = []
-    for run in runs:
-        events += parser.skip(len(run.text)) if run.dropped else parser.feed(run.text)
+    for run in passed:
+        events += parser.skip(len(run.text)) if run.dropped else parser.feed(run.text, run.id)
     return events + parser.finish(), filter.stopped is not None

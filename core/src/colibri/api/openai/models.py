@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...family import Capabilities
+from ...serve.claims import words_of
 from ...serve.request import Service
 from ..message import Reply, Request, json_reply
 from .fields import unknown_model
@@ -62,18 +62,3 @@ def entry_of(service: Service) -> dict[str, Any]:
         "capabilities": words_of(variant.capabilities),
         "variant": {"name": variant.name, **msgspec.to_builtins(variant.capabilities)},
     }
-
-
-def words_of(capabilities: Capabilities) -> list[str]:
-    """What can be asked for, as words."""
-    claims = {
-        "chat": True,
-        "completions": True,
-        "tools": capabilities.tools == "native",
-        "strict_tools": capabilities.strict_tools,
-        "reasoning": capabilities.thinking != "none",
-        "continuation": capabilities.continuation,
-        "vision": "image" in capabilities.inputs,
-        "audio": "audio" in capabilities.inputs,
-    }
-    return [word for word, claimed in claims.items() if claimed]

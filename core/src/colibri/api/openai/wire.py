@@ -54,7 +54,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "prompt_tokens_details": {"cached_tokens": usage.cached, "audio_tokens": usage.audio},
         "completion_tokens_details": {
             "reasoning_tokens": usage.reasoning,
             "accepted_prediction_tokens": 0,

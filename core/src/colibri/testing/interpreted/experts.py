@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ...compute.plan import Node
 from .elementwise import glu
 from .step import Matrix, Operation, Step, attrs, sigmoid, softmax
 
-_SCORES = {
+_SCORES: dict[str, Callable[[Matrix], Matrix]] = {
     "softmax": softmax,
     "sigmoid": sigmoid,
     "root_softplus": lambda x: np.sqrt(np.logaddexp(0, x)),
 }
 
-_PLAIN = {"score": "softmax", "groups": 1, "top_groups": 1, "normalise": False, "factor": 1.0, "shared": 0}
+_PLAIN: dict[str, Any] = {"score": "softmax", "groups": 1, "top_groups": 1, "normalise": False, "factor": 1.0, "shared": 0}
 
 
 def _route(step: Step, node: Node, x: Matrix) -> Matrix:

@@ -11,7 +11,23 @@ from .step import Matrix, Operation, Step, attrs, runs
 def _embed(step: Step, node: Node) -> Matrix:
     table = step.weight(node, 0)
     assert table is not None
-    return table[[row.token for row in step.rows]]
+    made = table[[row.token for row in step.rows]]
+    made[[i for i, row in enumerate(step.rows) if row.codes]] = 0
+    return made
+
+
+def _codes(step: Step, node: Node) -> Matrix:
+    table, how = step.weight(node, 0), attrs(node)
+    assert table is not None
+    made = np.zeros((len(step.rows), table.shape[1]), step.precision)
+    for i, row in enumerate(step.rows):
+        for run, code in enumerate(np.frombuffer(row.codes, "<u2")):
+            made[i] += table[run * how["stride"] + code]
+    return made
+
+
+def _given(step: Step, node: Node) -> Matrix:
+    return np.stack([np.frombuffer(row.given, np.float32) for row in step.rows]).astype(step.precision)
 
 
 def _slice(step: Step, node: Node, x: Matrix) -> Matrix:
@@ -41,6 +57,8 @@ def _mix(step: Step, node: Node, x: Matrix, shares: Matrix | None = None) -> Mat
 
 OPERATIONS: dict[str, Operation] = {
     "embed": _embed,
+    "codes": _codes,
+    "given": _given,
     "slice": _slice,
     "concat": _concat,
     "tile": _tile,

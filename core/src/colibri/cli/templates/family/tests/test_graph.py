@@ -22,6 +22,8 @@ from colibri_heron.variants import CHAT
 #: interpreter makes of it; others lie in tests/data, with a reference from the model's own implementation.
 MODELS: dict[str, Path] = {"seeded": Path()}
 
+FAMILY = colibri_heron.Heron()
+
 CONFIG = {
     "model_type": "heron",
     "num_hidden_layers": 2,
@@ -59,7 +61,7 @@ def seeded(folder: Path, *, seed: int = 1, **changes: Any) -> Checkpoint:
 @pytest.fixture(scope="module", autouse=True)
 def _models(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = MODELS["seeded"] = tmp_path_factory.mktemp("models") / "seeded"
-    plan, tensors = declare(colibri_heron.Heron(), seeded(folder))
+    plan, tensors = declare(FAMILY, seeded(folder))
     made = InterpretedRuntime(plan, tensors, context=256, slots=1, max_rows=64)
     prompt = [(7 * i * i + 3) % 96 for i in range(45)]
     other = [*prompt[:28], *((5 * i + 1) % 96 for i in range(14))]
@@ -96,11 +98,10 @@ class TestHeron(ComputeConformance):
 )
 def test_a_file_that_does_not_fit_is_refused_in_words(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(CheckpointError) as caught:
-        declare(colibri_heron.Heron(), seeded(tmp_path / "model", **changes))
+        declare(FAMILY, seeded(tmp_path / "model", **changes))
     assert reason in str(caught.value)
 
 
 def test_checkpoints_of_others_are_left_alone(tmp_path: Path) -> None:
-    family = colibri_heron.Heron()
-    assert family.variant_for(seeded(tmp_path / "ours")) == CHAT
-    assert family.variant_for(seeded(tmp_path / "theirs", model_type="another")) is None
+    assert FAMILY.variant_for(seeded(tmp_path / "ours")) == CHAT
+    assert FAMILY.variant_for(seeded(tmp_path / "theirs", model_type="another")) is None
