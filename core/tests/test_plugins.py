@@ -181,6 +181,10 @@ BROKEN = {
         FAMILY.replace("Capabilities())", "Capabilities(inputs=('text', 'audio')))"),
         "family 'deaf' claims audio input and lacks encode",
     ),
+    "headless": (
+        FAMILY.replace("Capabilities())", "Capabilities(drafts='mtp'))"),
+        "family 'headless' claims drafts and lacks draft",
+    ),
     "titled": (
         FAMILY.replace('"{name}-1"', '"Heron 1"'),
         "variant 'Heron 1': the name must be lower case and without blanks",

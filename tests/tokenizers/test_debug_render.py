@@ -23,5 +23,5 @@ def test_prompts_have_their_ids(golden: Path, monkeypatch: pytest.MonkeyPatch, c
     lines = "".join(json.dumps(case["request"]) + "\n" for case in cases)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     assert main(["debug", "render", "--variant", golden.stem, "--tokenizer", str(file)]) == 0
-    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = [json.loads(line) for line in capsys.readouterr().out.split("\n") if line]
     assert [line.get("ids", line.get("error")) for line in shown] == [case["ids"] for case in cases]

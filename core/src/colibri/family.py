@@ -148,7 +148,7 @@ class MediaFamily(Family, Protocol):
     """A family with variants that claim more inputs than text."""
 
     def encode(self, variant: Variant, part: MediaPart, param: str, room: int) -> Sequence[Sequence[int]]:
-        """What stands in the prompt for a sound or an image: the codes of each position, which `Graph.codes` reads. They take
-        at most `room` positions. Raises BadRequest, about the field `param`, for what cannot be read or is too long; called
-        in a thread, and seldom twice for the same part."""
+        """What stands in the prompt for a sound or an image: the codes of each position, which `Graph.codes` reads; at most
+        `room` positions. Raises BadRequest, about the field `param`, for what can't be read or is too long. Called in a
+        thread, and seldom twice for the same part."""
         ...

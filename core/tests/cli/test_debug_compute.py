@@ -115,6 +115,27 @@ def test_the_plan_as_text_and_as_json(settings: Settings, plugins: Plugins) -> N
     assert found["types"] == {"embed": "f32", "qkv": "f32", "head": "f32"}
 
 
+def test_the_plan_of_a_draft_head(settings: Settings) -> None:
+    class Drafting(Small):
+        def graph(self, checkpoint: Checkpoint, g: Graph) -> None:
+            g.context(32)
+            g.logits(g.linear(g.hidden(g.embed(g.tokens, g.w("embed"))), g.w("head")))
+
+        def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+            g.context(32)
+            g.logits(g.linear(g.given(4), g.w("head")))
+            return True
+
+    written: list[str] = []
+    plugins = Plugins.of(Drafting())
+    assert debug_compute.graph(settings, plugins, written.append) == 0
+    assert written[-2:] == ["hidden %0", "logits %1"]
+    assert debug_compute.graph(settings, plugins, written.append, draft=True) == 0
+    assert written[-3:] == ["%0 [4] = given", "%1 [8] = linear %0  head [8, 4] f32", "logits %1"]
+    with pytest.raises(CheckpointError, match="has no draft head"):
+        debug_compute.graph(settings, Plugins.of(Small()), written.append, draft=True)
+
+
 def test_a_model_that_is_none(tmp_path: Path, plugins: Plugins) -> None:
     for ask in (debug_compute.graph, lambda s, p, w: debug_compute.logits(s, p, [], w)):
         with pytest.raises(SettingError, match="--model"):

@@ -138,6 +138,19 @@ def test_a_plan_says_which_codes_it_reads(g: Graph) -> None:
     assert Codes(4, 2).fit(b"\1\0\0\0\0\0\1\0")
 
 
+def test_a_plan_says_what_a_draft_head_takes_and_what_it_is_given(g: Graph) -> None:
+    given = g.given(4)
+    g.context(8)
+    g.logits(g.linear(given, g.w("e.weight")))
+    assert (g.plan().given, g.plan().hidden) == (4, -1)
+    assert g.hidden(given) is given
+    assert g.plan().hidden == given.index
+    with pytest.raises(PluginError, match="hidden is declared twice"):
+        g.hidden(given)
+    with pytest.raises(PluginError, match="given: 0 numbers a row"):
+        g.given(0)
+
+
 def test_a_value_of_another_graph_is_refused(g: Graph, toy_model: Checkpoint) -> None:
     other = Graph(toy_model)
     with pytest.raises(PluginError, match="another graph"):

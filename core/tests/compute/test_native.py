@@ -180,7 +180,7 @@ def test_rows_that_break_the_contract_change_nothing(model: Model) -> None:
         with pytest.raises(ValueError, match=r"row|step"):
             runtime.step(rows)
     for arguments in ((0, 2, 1), (2, 0, 0), (0, 1, 5), (0, 1, -1)):
-        with pytest.raises(ValueError, match="slot|length"):
+        with pytest.raises(ValueError, match=r"slot|length"):
             runtime.copy(*arguments)
     assert run(runtime, tokens[3:], chunk=1, start=3) == before[3:]
 

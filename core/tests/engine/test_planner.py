@@ -394,7 +394,8 @@ def test_sampling_without_a_seed_is_drawn_once_a_request() -> None:
     assert desk.tokens(2) == alone([1, 2], 6, seed=second)
 
 
-PROMPTS = st.lists(st.integers(0, 3) | st.sampled_from([A, B]), min_size=1, max_size=24)  # few tokens, so that prefixes are shared often
+#: Few tokens and codes, so that prefixes are shared often.
+PROMPTS = st.lists(st.integers(0, 3) | st.sampled_from([A, B]), min_size=1, max_size=24)
 
 
 @st.composite

@@ -25,6 +25,7 @@ from colibri.testing.runtime import ScriptedEngine
 from .conftest import ALL, Family, engine_saying, service_on, spelled
 
 PARAM = "messages.0.content.1.input_audio"
+CODES = Codes(2, 16)
 
 
 class Listener(Family):
@@ -55,10 +56,11 @@ class Listener(Family):
 
 
 def heard(*parts: str | bytes) -> Turn:
-    return Turn("user", tuple(TextPart(part) if isinstance(part, str) else MediaPart("audio", part, "wav") for part in parts))
+    content = (TextPart(part) if isinstance(part, str) else MediaPart("audio", part, "wav") for part in parts)
+    return Turn("user", tuple(content))
 
 
-def hearing_engine(text: str = "Yes.", codes: Codes | None = Codes(2, 16), **sizes: Any) -> ScriptedEngine:
+def hearing_engine(text: str = "Yes.", codes: Codes | None = CODES, **sizes: Any) -> ScriptedEngine:
     return engine_saying(text, codes=codes, **sizes)
 
 
@@ -192,10 +194,10 @@ def test_an_engine_that_reads_other_codes_is_not_asked(tokenizer: Tokenizer, cod
 
 def test_a_request_that_is_cancelled_while_its_sound_is_encoded_holds_nothing(tokenizer: Tokenizer) -> None:
     async def test() -> None:
-        began, go = threading.Event(), threading.Event()
+        began, go, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
 
         def wait(data: bytes) -> Sequence[Any]:
-            began.set()
+            loop.call_soon_threadsafe(began.set)
             assert go.wait(10)
             return ((1, 2),)
 
@@ -203,8 +205,7 @@ def test_a_request_that_is_cancelled_while_its_sound_is_encoded_holds_nothing(to
         service = service_on(engine, tokenizer, Listener(wait))
         generation = service.generate(request(heard(b"a")))
         waiting = asyncio.ensure_future(generation.admitted())
-        while not began.is_set():
-            await asyncio.sleep(0.001)
+        await began.wait()
         generation.cancel()
         go.set()
         with pytest.raises(ColibriError) as caught:

@@ -1,5 +1,5 @@
-"""Makes draft.{json,npz} in tests/data/deepseek_v3 and deepseek_v32: what transformers computes for a small seeded draft head
-behind the model that lies there. Needs the `oracle` dependency group.
+"""Makes draft.{json,npz} in tests/data/deepseek_v3 and deepseek_v32: what transformers computes for a small seeded draft
+head behind the model that lies there. Needs the `oracle` dependency group.
 
     python plugins/deepseek/tests/make_draft_data.py
 
@@ -55,7 +55,9 @@ def make(source: Path) -> None:
 def head_shapes(weights: dict[str, torch.Tensor], layers: int) -> dict[str, list[int]]:
     """The shapes of a layer behind the last one, and of what turns it into a head."""
     last = f"model.layers.{layers - 1}."
-    shapes = {f"model.layers.{layers}.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name}
+    shapes = {
+        f"model.layers.{layers}.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name
+    }
     hidden = weights["model.norm.weight"].shape[0]
     for name in ("enorm", "hnorm", "shared_head.norm"):
         shapes[f"model.layers.{layers}.{name}.weight"] = [hidden]

@@ -49,7 +49,9 @@ def main() -> None:
 def head_shapes(weights: dict[str, torch.Tensor], layers: int) -> dict[str, list[int]]:
     """The shapes of a layer behind the last one, and of what turns it into a head."""
     last = f"model.layers.{layers - 1}."
-    shapes = {f"model.layers.{layers}.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name}
+    shapes = {
+        f"model.layers.{layers}.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name
+    }
     hidden = weights["model.norm.weight"].shape[0]
     for name in ("enorm", "hnorm", "shared_head.norm"):
         shapes[f"model.layers.{layers}.{name}.weight"] = [hidden]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def write_tokenizer(folder: Path) -> None:
     printable = {byte: chr(byte) for byte in range(0x21, 0x7F)}
     others = iter(range(0x100, 0x200))
     words = {printable.get(byte) or chr(next(others)): byte for byte in range(128)}
-    words |= {chr(ord("A") + n // 26) + chr(ord("a") + n % 26): 128 + len(SPECIALS) + n for n in range(VOCAB - 128 - len(SPECIALS))}
+    pairs = (first + second for first in "ABCDEFGH" for second in string.ascii_lowercase)
+    words |= {next(pairs): id for id in range(128 + len(SPECIALS), VOCAB)}
     data = {
         "version": "1.0",
         "added_tokens": [

@@ -1,4 +1,4 @@
-"""Makes tests/data/audio/*.npz: what transformers computes where sounds stand among tokens. Needs the `oracle` dependency group.
+"""Makes tests/data/audio/*.npz: what transformers computes for sounds among tokens. Needs the `oracle` dependency group.
 
 python plugins/inkling/tests/make_hearing_data.py
 """

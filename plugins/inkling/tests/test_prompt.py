@@ -239,14 +239,18 @@ HEARS: dict[str, Any] = {"model_type": "inkling_mm_model", "audio_config": {"n_m
 
 @pytest.mark.parametrize("audio", [{"n_mel_bins": 80, "mel_vocab_size": 256}, {"n_mel_bins": None}, {}])
 def test_inkling_takes_sounds(audio: dict[str, Any]) -> None:
-    assert FAMILY.variant_for(checkpoint(HEARS)) == FAMILY.variant_for(checkpoint(HEARS | {"audio_config": audio})) == INKLING
+    for config in (HEARS, HEARS | {"audio_config": audio}):
+        assert FAMILY.variant_for(checkpoint(config)) == INKLING
     assert INKLING.capabilities.inputs == ("text", "audio")
 
 
-DEAF: list[dict[str, Any]] = [{"model_type": "inkling_text"}, HEARS | {"audio_config": None}, HEARS | {"audio_config": [80, 16]}]
-DEAF += [
-    HEARS | {"audio_config": {"n_mel_bins": bands, "mel_vocab_size": levels}}
-    for bands, levels in ((40, 16), ("80", 16), (80, 15), (80, "many"))
+DEAF: list[dict[str, Any]] = [
+    {"model_type": "inkling_text"},
+    *(HEARS | {"audio_config": config} for config in (None, [80, 16])),
+    *(
+        HEARS | {"audio_config": {"n_mel_bins": bands, "mel_vocab_size": levels}}
+        for bands, levels in ((40, 16), ("80", 16), (80, 15), (80, "many"))
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from colibri.chat.conversation import Conversation, MediaPart, TextPart, Tool, ToolCall, ToolChoice, Turn, TurnOptions
-from colibri.chat.prompt import Special, Spoken
+from colibri.chat.prompt import Special, Spoken, Text
 from colibri.compute.checkpoint import Checkpoint
 from colibri.errors import BadRequest, CheckpointError
 from colibri_kimi import Kimi
@@ -211,7 +211,16 @@ def test_the_outer_model_type_tells_the_variant() -> None:
 
 
 def test_the_vocabulary_is_the_checkpoints(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no tokenizer\.json; convert its tiktoken\.model"):
+    with pytest.raises(CheckpointError, match=r"neither a tokenizer\.json nor a tiktoken\.model"):
         KIMI.tokenizer(checkpoint(tmp_path))
-    (tmp_path / "tokenizer.json").write_text("{}")
-    assert KIMI.tokenizer(checkpoint(tmp_path)).file == str(tmp_path / "tokenizer.json")
+    for name in ("tiktoken.model", "tokenizer.json"):
+        (tmp_path / name).write_text("{}")
+        assert KIMI.tokenizer(checkpoint(tmp_path)).file == str(tmp_path / name)
+
+
+def test_pieces_of_text_are_split_into_tokens_one_by_one() -> None:
+    """So that no token reaches from an attribute's quotes into its value, nor from one part of a message into the next."""
+    said = Turn("user", (TextPart("a"), TextPart(""), TextPart("b")), name="_x")
+    pieces = KIMI.render(KIMI_K3, Conversation((said,)), TurnOptions(thinking=False, cue="none")).pieces
+    opened = [Special("<|open|>"), *map(Text, ("message", " role", '="', "user", '"', " name", '="', "_x", '"'))]
+    assert list(pieces[:-4]) == [*opened, Special("<|sep|>"), Text("a"), Text("b")]

@@ -28,8 +28,8 @@ from ..family import TokenizerSpec
 #: Largest file that is read whole, in bytes.
 MAX_FILE = 256 << 20
 
-#: Longest word of a file of ranks, in bytes.
-MAX_WORD = 4096
+#: Longest word of a file of ranks, in bytes, and what ids are below.
+MAX_WORD, MAX_ID = 4096, 1 << 31
 
 #: The split of the first byte-level vocabulary (https://github.com/openai/gpt-2, encoder.py), GGUF's label "gpt-2".
 _SPLITS = {"gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"}
@@ -168,13 +168,9 @@ def _from_ranks(file: Path, spec: TokenizerSpec) -> Vocabulary:
         if id in words:
             raise CheckpointError(f"gives a word the id {id}, which is that of the token {content!r}", file=file)
     merges = [(words[left], words[right]) for left, right in _merges(ranks)]
-    try:
-        # A text that is a word is that word, even where no merges lead to it.
-        bpe = BPE(vocab=_encodable(words, added), merges=merges, ignore_merges=True)
-        encoder = _encoder(bpe, added, pattern, nfc=spec.nfc)
-    except Exception as error:  # the library raises bare Exception
-        raise CheckpointError(f"is not a vocabulary: {error}", file=file) from None
-    return Vocabulary(encoder, words, added, hidden)
+    # A text that is a word is that word, even where no merges lead to it.
+    bpe = BPE(vocab=_encodable(words, added), merges=merges, ignore_merges=True)
+    return Vocabulary(_encoder(bpe, added, pattern, nfc=spec.nfc), words, added, hidden)
 
 
 def _ranks(file: Path) -> dict[bytes, int]:
@@ -189,7 +185,7 @@ def _ranks(file: Path) -> dict[bytes, int]:
             known = ranks.setdefault(word, int(rank))
         except ValueError:
             raise CheckpointError(f"line {number} is not a word in base 64 and its rank", file=file) from None
-        if not 0 < len(word) <= MAX_WORD or known != int(rank) or known < 0:
+        if not 0 < len(word) <= MAX_WORD or known != int(rank) or not 0 <= known < MAX_ID:
             raise CheckpointError(f"line {number} has a word or a rank that cannot be", file=file)
     if len(set(ranks.values())) != len(ranks):
         raise CheckpointError("gives two words one rank", file=file)
@@ -219,9 +215,13 @@ def _declared(file: Path, *, optional: bool) -> tuple[dict[str, int], frozenset[
     try:
         entries = {int(id): entry for id, entry in data["added_tokens_decoder"].items()}
         added = {str(entry["content"]): id for id, entry in entries.items()}
-        return added, frozenset(id for id, entry in entries.items() if entry.get("special") is True)
+        hidden = frozenset(id for id, entry in entries.items() if entry.get("special") is True)
     except (TypeError, ValueError, KeyError, AttributeError):
         raise CheckpointError("has no well-formed added_tokens_decoder, which names the control tokens", file=file) from None
+    for id in entries:
+        if not 0 <= id < MAX_ID:
+            raise CheckpointError(f"added_tokens_decoder has the id {id}, which cannot be", file=file)
+    return added, hidden
 
 
 # What the formats share.

@@ -37,6 +37,7 @@ def add(commands: Commands) -> None:
             part.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json or GGUF file, for token ids")
         if name == "graph":
             part.add_argument("--json", action="store_true", help="print the plan as JSON")
+            part.add_argument("--draft", action="store_true", help="print the plan of the model's draft head")
         else:
             part.add_argument("--file", metavar="FILE", help="read the lines from a file (default: standard input)")
         add_flags(part, settings)
@@ -74,7 +75,7 @@ def _graph(args: argparse.Namespace) -> int:
     from . import debug_compute
 
     settings = _with_model(args)
-    return debug_compute.graph(settings, plugins_of(settings), _write, args.json)
+    return debug_compute.graph(settings, plugins_of(settings), _write, args.json, draft=args.draft)
 
 
 def _with_model(args: argparse.Namespace) -> Settings:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..compute.checkpoint import open_checkpoint
-from ..compute.load import declare, load_runtime
+from ..compute.load import declare, declare_draft, load_runtime
 from ..compute.print import plan_lines
 from ..compute.runtime import Row, Runtime
-from ..errors import BadRequest, ColibriError, SettingError
+from ..errors import BadRequest, CheckpointError, ColibriError, SettingError
 from ..settings import Settings
 
 if TYPE_CHECKING:
@@ -79,14 +79,21 @@ def _rows(runtime: Runtime, case: LogitsCase) -> Iterable[list[float]]:
             yield [float(value) for value in runtime.logits(index)]
 
 
-def graph(settings: Settings, plugins: Plugins, write: Callable[[str], object], as_json: bool = False) -> int:
-    """Print the plan of a model, one line an operation, or as one JSON object with the plan's hash.
+def graph(
+    settings: Settings, plugins: Plugins, write: Callable[[str], object], as_json: bool = False, *, draft: bool = False
+) -> int:
+    """Print the plan of a model, or of its `draft` head, one line an operation, or as one JSON object with the plan's hash.
 
-    Raises ColibriError if the files are broken or no family serves them.
+    Raises ColibriError if the files are broken, no family serves them, or they have no draft head.
     """
     checkpoint = open_checkpoint(_model(settings))
     family, _ = plugins.family_for(checkpoint)
     plan, tensors = declare(family, checkpoint)
+    if draft:
+        head = declare_draft(family, checkpoint, plan)
+        if head is None:
+            raise CheckpointError("has no draft head that can be computed", file=checkpoint.path)
+        plan, tensors = head
     if as_json:
         types = {name: tensor.dtype for name, tensor in tensors.items()}
         write(msgspec.json.encode({"hash": plan.hash(), "plan": plan, "types": types}).decode())

@@ -20,9 +20,7 @@ def gated_mlp(g: Graph, x: Value, w: Scope, how: Glu = SWIGLU, names: tuple[str,
     return g.linear(g.glu(g.linear(x, gate), g.linear(x, up), how), down)
 
 
-def draft_input(
-    g: Graph, embedding: W, token_norm: W, hidden_norm: W, joint: W, eps: float, *, unit: bool = False
-) -> Value:
+def draft_input(g: Graph, embedding: W, token_norm: W, hidden_norm: W, joint: W, eps: float, *, unit: bool = False) -> Value:
     """What a head of multi-token prediction (https://arxiv.org/abs/2412.19437, section 2.2) begins with: the embedded token
     and the hidden row of the position before it, each with its norm (`unit`: as what is added to 1), brought into one row
     by `joint` [width, 2 * width]."""
@@ -139,7 +137,7 @@ class Delta(Struct, frozen=True):
 
 
 def channel_delta(g: Graph, x: Value, w: Scope, c: Delta, *, gate: Value, layer: object) -> Value:
-    """Delta attention with a decay of its own for each channel (Kimi Delta Attention, https://arxiv.org/abs/2510.26692),
+    """Delta attention with a decay of its own for each channel (https://arxiv.org/abs/2510.26692),
     without its last projection: -> [rows, heads * head_dim].
 
     `w` holds {q,k,v}_proj, {q,k,v}_conv1d, f_a_proj, f_b_proj, A_log, dt_bias, b_proj and o_norm. The result is normed per

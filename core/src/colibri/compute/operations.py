@@ -109,16 +109,16 @@ class Operations:
         return self._add("embed", (), width, weights=(weight,))
 
     def codes(self, weight: W, each: int) -> Value:
-        """[each * stride, width] -> [rows, width]: of rows that have `each` codes below `stride` in place of a token, the sum
-        of one row of `weight` from each run of `stride`; 0 for other rows, as `embed` gives 0 for these."""
+        """[each * stride, width] -> [rows, width]: of rows that have `each` codes below `stride` in place of a token, the
+        sum of one row of `weight` from each run of `stride`; 0 for other rows, as `embed` gives 0 for these."""
         height, width = self._matrix("codes", weight)
         if each < 1 or height % each:
             raise self._misfit("codes", weight.name, f"has {height} rows, no whole number for each of {each} codes")
         return self._add("codes", (), width, weights=(weight,), attrs={"each": each, "stride": height // each})
 
     def given(self, width: int) -> Value:
-        """[rows, width]: the numbers that each row of the step brings along (`Row.given`), such as the hidden row that a draft
-        head goes on from."""
+        """[rows, width]: the numbers that each row of the step brings along (`Row.given`), such as the hidden row from which a
+        draft head goes on."""
         if width < 1:
             raise PluginError(f"graph: given: {width} numbers a row")
         return self._add("given", (), width)

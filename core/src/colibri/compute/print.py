@@ -18,6 +18,8 @@ def plan_lines(plan: Plan, tensors: Mapping[str, Tensor]) -> Iterator[str]:
             first = index
     for node in plan.nodes:
         yield _line(plan, tensors, node)
+    if plan.hidden >= 0:
+        yield f"hidden %{plan.hidden}"
     yield f"logits %{plan.logits}"
 
 

@@ -7,6 +7,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -161,7 +162,9 @@ class ModelGeneration:
             [prompt.lengths[pieces - 1] for pieces in prepared.ways_back],
             prompt.media,
         )
-        error = refusal(submit, context=offer.context, slots=offer.slots, vocab=offer.vocab, codes=offer.codes)
+        check = partial(refusal, context=offer.context, slots=offer.slots, vocab=offer.vocab, codes=offer.codes)
+        error = await asyncio.to_thread(check, submit) if submit.media else check(submit)  # sounds have many codes
+        self._go_on()
         if error is not None:  # no need to wait for a slot to hear that
             raise raised(error)
         hold.place = self._desk.scheduler.enter(prepared.slot, lambda free: engine.nearest(prompt.ids, free))

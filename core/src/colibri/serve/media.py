@@ -90,7 +90,7 @@ class Encoder:
             self._known.move_to_end(key)
             return encoded
         encoded = ask(
-            family, lambda family: _marked(cast(MediaFamily, family).encode(variant, part, placed.param, room)), Encoded
+            family, lambda family: _marked(cast("MediaFamily", family).encode(variant, part, placed.param, room)), Encoded
         )
         self._known[key] = encoded
         self._positions += len(encoded.ids)

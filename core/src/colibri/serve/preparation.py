@@ -126,9 +126,7 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         schemas=schemas,
     )
     prepared = _prepared(model, request, prompt, reader, options)
-    return replace(
-        prepared, ways_back=ways_back(model.render, conversation, options, prompt), media=media_of(conversation)
-    )
+    return replace(prepared, ways_back=ways_back(model.render, conversation, options, prompt), media=media_of(conversation))
 
 
 def _prepared(model: Model, request: GenerationRequest, prompt: Prompt, reader: Reader, options: TurnOptions) -> Prepared:

@@ -22,7 +22,10 @@ Types = str | Callable[[str], str]
 
 _SAFETENSORS = {"f32": "F32", "bf16": "BF16", "f16": "F16", "e4m3": "F8_E4M3", "e8m0": "F8_E8M0", "i64": "I64", "i8": "I8",
                 "u8": "U8"}  # fmt: skip
-_GGML = {"f32": 0, "f16": 1, "q4_0": 2, "q5_0": 6, "q8_0": 8, "q4_k": 12, "q6_k": 14, "bf16": 30}
+_GGML = {
+    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "q2_k": 10, "q3_k": 11, "q4_k": 12, "q5_k": 13,
+    "q6_k": 14, "iq4_nl": 20, "iq4_xs": 23, "bf16": 30, "mxfp4": 39, "nvfp4": 40,
+}  # fmt: skip
 
 
 def seeded_weights(shapes: Mapping[str, Sequence[int]], seed: int, *, gain: float = 1.5) -> dict[str, NDArray[np.float32]]:

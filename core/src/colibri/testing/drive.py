@@ -24,7 +24,9 @@ def row_of(id: int | bytes, slot: int, position: int, *, logits: bool = True) ->
     return Row(id, slot, position, logits=logits)
 
 
-def logits_of(runtime: Runtime, ids: Sequence[int | bytes], *, slot: int = 0, start: int = 0, chunks: Iterable[int] = ()) -> Logits:
+def logits_of(
+    runtime: Runtime, ids: Sequence[int | bytes], *, slot: int = 0, start: int = 0, chunks: Iterable[int] = ()
+) -> Logits:
     """Logits [len(ids), vocab] of `ids` at positions `start` and on, in steps of the given `chunks` of rows and then of
     as many as the runtime takes."""
     found: list[Logits] = []

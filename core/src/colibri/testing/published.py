@@ -73,7 +73,7 @@ def int4(matrix: Values, *, group: int = 32) -> tuple[dict[str, Stored], Values]
     return {**stored, "X.weight_shape": ("I64", shape)}, (found - 8) * spread
 
 
-#: MXFP4 as DeepSeek-V4-like, plain and packed releases spell it, and 8-bit floats with short names.
+#: Other spellings in use: codes under the plain name, and both of them with short names for scales.
 mxfp4_plain = partial(mxfp4, codes="X.weight")
 mxfp4_short = partial(mxfp4, codes="X.weight", scale="X.scale", types=("I8", "F8_E8M0"))
 fp8_short = partial(fp8, scale="X.scale", powers_only=True)

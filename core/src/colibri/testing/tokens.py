@@ -5,11 +5,11 @@
         family = "mine"
         tokens = {"mine-1": DATA / "tokens.json"}
 
-Real tokenizers are too large to lie beside the tests: COLIBRI_TOKENIZERS names a folder that has, for each variant, one of its
-name with the files of the tokenizer as they lie beside the weights. `tokens` gives golden data by variant: an object with
-`special`, control tokens by their spelling, and `stop`, those that end a turn; `texts`, cases with a `name`, a `text`, its
-`ids` and whether it `decodes_to_text` again; and `prompts`, cases with a `name`, a `request` as in `FamilyConformance` and the
-`ids` of its prompt. Needs pytest and hypothesis.
+Real tokenizers are too large to lie beside the tests: COLIBRI_TOKENIZERS names a folder that has, for each variant, one of
+its name with the files of the tokenizer as they lie beside the weights. `tokens` gives golden data by variant: an object
+with `special`, control tokens by their spelling, and `stop`, those that end a turn; `texts`, cases with a `name`, a `text`,
+its `ids` and whether it `decodes_to_text` again; and `prompts`, cases with a `name`, a `request` as in `FamilyConformance`
+and the `ids` of its prompt. Needs pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -69,22 +69,29 @@ class TokensConformance:
                 assert shown["ids"] == case["ids"], f"{name}: {case['name']}"
 
     def test_text_never_has_the_id_of_a_control_token(self) -> None:
+        def check(name: str, tokenizer: Tokenizer, text: str) -> None:
+            ids = tokenizer.encode_text(text)
+            assert not any(tokenizer.is_control(id) for id in ids), f"{name}: {text!r}"
+            assert tokenizer.encode_text(tokenizer.text(ids)) == ids, f"{name}: {text!r}"
+
         @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(st.data())
         def holds(data: st.DataObject) -> None:
-            name, tokenizer, _ = data.draw(st.sampled_from(list(_golden(self))))
-            spellings = st.sampled_from([*tokenizer.specials, *LOOKALIKES])
-            text = data.draw(st.lists(spellings | st.text(max_size=4), max_size=6).map("".join))
-            ids = tokenizer.encode_text(text)
-            assert not any(tokenizer.is_control(id) for id in ids), name
-            assert tokenizer.encode_text(tokenizer.text(ids)) == ids, name
+            name, tokenizer, _ = data.draw(st.sampled_from(golden))
+            pieces = st.sampled_from([*tokenizer.specials]) | st.sampled_from(LOOKALIKES) | st.text(max_size=4)
+            check(name, tokenizer, data.draw(st.lists(pieces, max_size=6).map("".join)))
 
+        golden = list(_golden(self))
+        for name, tokenizer, _ in golden:
+            for spelling in tokenizer.specials:
+                check(name, tokenizer, spelling)
+                check(name, tokenizer, f"a {spelling}{spelling}b")
         holds()
 
 
 def _golden(test: TokensConformance) -> Iterator[tuple[str, Tokenizer, dict[str, Any]]]:
     for name, file in test.tokens.items():
-        yield name, _tokenizer(type(test), name), json.loads(file.read_text(encoding="utf-8"))
+        yield name, _tokenizer(test.plugin, test.family, name), json.loads(file.read_text(encoding="utf-8"))
 
 
 def _family(test: TokensConformance) -> Family:
@@ -92,10 +99,10 @@ def _family(test: TokensConformance) -> Family:
 
 
 @functools.cache
-def _tokenizer(kind: type[TokensConformance], variant: str) -> Tokenizer:
+def _tokenizer(plugin: Any, family: str, variant: str) -> Tokenizer:
     """The tokenizer of a variant, read as the family reads its model's."""
     folder = os.environ.get(FOLDER)
     if not folder:
         pytest.fail(f"set {FOLDER} to a folder of real tokenizers")
     checkpoint = Checkpoint(Path(folder, variant), "safetensors", {}, {}, {})
-    return Tokenizer.load(_family(kind()).tokenizer(checkpoint))
+    return Tokenizer.load(registered(plugin, family).tokenizer(checkpoint))

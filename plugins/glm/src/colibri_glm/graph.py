@@ -38,8 +38,8 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
 
 
 def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
-    """Declare the draft head of `checkpoint`, a layer behind all others, that chooses positions for itself. False where there
-    is none; that of GLM-5.3-Flash is left alone."""
+    """Declare the draft head of `checkpoint`, a layer behind all others, which chooses positions for itself. False where
+    there is none; that of GLM-5.3-Flash is left alone."""
     c = GlmConfig.of(checkpoint)
     last = len(c.attention)
     w = g.scope(f"{c.prefix}.layers.{last}")

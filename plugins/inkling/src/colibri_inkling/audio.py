@@ -30,8 +30,8 @@ _FLOOR, _BAND_FLOOR = 1e-5, 1e-10
 
 
 def frames(data: bytes, param: str, room: int) -> list[bytes]:
-    """The frames of a WAV file, each of them the levels of its bands. Raises BadRequest, about the field `param`, also for one
-    of more than `room` frames."""
+    """The frames of a WAV file, each of them the levels of its bands. Raises BadRequest, about the field `param`, also where
+    there are more than `room`."""
     return levels(samples(data, param, max(room, 0) * _HOP))
 
 

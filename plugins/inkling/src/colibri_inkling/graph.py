@@ -9,7 +9,7 @@ from colibri.compute.operations import Value
 
 from . import graph2
 from .blocks import convolve, embed, unembed
-from .checkpoint import Hearing, Heads, Inkling2Config, InklingConfig, is_second
+from .checkpoint import Heads, Hearing, Inkling2Config, InklingConfig, is_second
 from .variants import AUDIO_TABLE
 
 

@@ -46,7 +46,7 @@ class Kimi:
         for name in ("tokenizer.json", "tiktoken.model"):
             if (file := checkpoint.path / name).is_file():
                 return TokenizerSpec(str(file), splits=_SPLITS)
-        raise CheckpointError("the model has neither a tiktoken.model nor a tokenizer.json", file=checkpoint.path)
+        raise CheckpointError("the model has neither a tokenizer.json nor a tiktoken.model", file=checkpoint.path)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=0.95) if variant == KIMI_K3 else Sampling(temperature=0.6)

@@ -33,8 +33,8 @@ def build_hybrid_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     c, w = HybridConfig.draft(checkpoint), g.scope("mtp")
     g.context(c.context)
     embedding = g.w(f"{c.root}.embed_tokens.weight", rows=c.vocab)
-    norms = (w[f"pre_fc_norm_{name}.weight"] for name in ("embedding", "hidden"))
-    x = draft_input(g, embedding, *norms, w["fc.weight"], c.eps, unit=True)
+    token_norm, hidden_norm = w["pre_fc_norm_embedding.weight"], w["pre_fc_norm_hidden.weight"]
+    x = draft_input(g, embedding, token_norm, hidden_norm, w["fc.weight"], c.eps, unit=True)
     x = g.rms_norm(_layer(g, x, w.scope("layers.0"), c, 0), w["norm.weight"], c.eps, unit=True)
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
     return True

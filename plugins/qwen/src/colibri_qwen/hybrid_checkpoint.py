@@ -161,8 +161,9 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
 
 
 def _fused(checkpoint: Checkpoint, root: str) -> bool:
-    """Whether the experts below `root` lie in one tensor a layer."""
-    return any(name.startswith(f"{root}.") and ".mlp.experts.gate_up_proj" in name for name in checkpoint.tensors)
+    """Whether the experts of a layer below `root` lie in two tensors."""
+    marks = ".mlp.experts.gate_up_proj", ".mlp.experts.down_proj"
+    return any(name.startswith(f"{root}.") and any(mark in name for mark in marks) for name in checkpoint.tensors)
 
 
 def _linear(config: Config, layers: int, words: dict[str, bool]) -> tuple[bool, ...]:
