@@ -89,8 +89,8 @@ class Runtime:
         given: bytes = b"",
     ) -> list[int]:
         """Run one row per token and return one token per wanted row. `codes` are those of the rows that have some, two bytes
-        each and the lower one first; their tokens are not embedded. `given` are the float32 numbers that all rows bring along,
-        as many as the plan asks for, one row behind the other.
+        each and the lower one first; their tokens are not embedded. `given` are the float32 numbers that all rows bring
+        along, as many as the plan asks for, one row behind the other.
 
         `wanted` are row indices, rising; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the
         result is -1; -2 where all logits are NaN or -inf). A slot's rows must stand in order at consecutive positions

@@ -140,7 +140,9 @@ extern const Op kLayerNorm{.name = "layer_norm",
                            .check = check_layer_norm,
                            .run = run_layer_norm,
                            .in_place = true};
-extern const Op kL2Clip{.name = "l2_clip", .inputs = exactly(1), .check = check_l2_clip, .run = run_l2_clip, .in_place = true};
-extern const Op kSoftmax{.name = "softmax", .inputs = exactly(1), .check = check_softmax, .run = run_softmax, .in_place = true};
+extern const Op kL2Clip{
+    .name = "l2_clip", .inputs = exactly(1), .check = check_l2_clip, .run = run_l2_clip, .in_place = true};
+extern const Op kSoftmax{
+    .name = "softmax", .inputs = exactly(1), .check = check_softmax, .run = run_softmax, .in_place = true};
 
 }  // namespace colibri

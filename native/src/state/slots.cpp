@@ -70,15 +70,10 @@ int64_t Slots::reach(int64_t slot, int64_t length) const {
 }
 
 int64_t Slots::rewind(int64_t slot, int64_t length) {
-    check(slot, std::min(length, this->length(slot)));
-    length = std::min(length, this->length(slot));
+    length = reach(slot, length);
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     while (!known.empty() && known.back()->length > length) known.pop_back();
-    if (!can_cut(slot, length)) {
-        if (known.empty()) length = 0;
-        else restore(slot, *known.back());
-        length = known.empty() ? 0 : known.back()->length;
-    }
+    if (!can_cut(slot, length)) restore(slot, *known.back());
     if (length == 0) clear(slot);
     lengths_[static_cast<size_t>(slot)] = length;
     return length;
@@ -88,20 +83,20 @@ int64_t Slots::copy(int64_t source, int64_t target, int64_t length) {
     check(source, length);
     check(target, 0);
     if (source == target) return rewind(source, length);
-    const bool as_it_is = can_cut(source, length);
+    length = reach(source, length);
     Snapshots known = snapshots_[static_cast<size_t>(source)];
     while (!known.empty() && known.back()->length > length) known.pop_back();
-    if (!as_it_is) length = known.empty() ? 0 : known.back()->length;
 
     clear(target);
-    snapshots_[static_cast<size_t>(target)] = known;
-    for (RowState& rows : rows_)
-        if (length > 0) rows.copy(source, target, length);
-    if (as_it_is && length > 0)
-        for (RecurrentState& state : recurrents_) std::copy_n(state.at(source), state.size(), state.at(target));
-    else if (length > 0)
-        restore(target, *known.back());
     lengths_[static_cast<size_t>(target)] = length;
+    if (length > 0) {
+        for (RowState& rows : rows_) rows.copy(source, target, length);
+        if (can_cut(source, length))
+            for (RecurrentState& state : recurrents_) std::copy_n(state.at(source), state.size(), state.at(target));
+        else
+            restore(target, *known.back());
+    }
+    snapshots_[static_cast<size_t>(target)] = std::move(known);
     return length;
 }
 

@@ -36,7 +36,7 @@ Piece = Text | Special | Media | Spoken
 
 
 class Prompt(Struct, frozen=True):
-    """The pieces of a prompt in order; neighbouring `Text` pieces are one run of text."""
+    """The pieces of a prompt in order. Each `Text` is split into tokens by itself; `prompt` joins neighbours."""
 
     pieces: tuple[Piece, ...]
 

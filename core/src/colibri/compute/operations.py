@@ -117,8 +117,8 @@ class Operations:
         return self._add("codes", (), width, weights=(weight,), attrs={"each": each, "stride": height // each})
 
     def given(self, width: int) -> Value:
-        """[rows, width]: the numbers that each row of the step brings along (`Row.given`), such as the hidden row from which a
-        draft head goes on."""
+        """[rows, width]: the numbers that each row of the step brings along (`Row.given`), such as the hidden row from
+        which a draft head goes on."""
         if width < 1:
             raise PluginError(f"graph: given: {width} numbers a row")
         return self._add("given", (), width)

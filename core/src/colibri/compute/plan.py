@@ -197,8 +197,8 @@ class Codes(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """A whole forward pass. `widths[i]` is the width of value i; `logits` is the value [rows, vocab] it ends in, and `hidden`
-    the last one before (-1: not said), from which a draft head goes on."""
+    """A whole forward pass. `widths[i]` is the width of value i; `logits` is the value [rows, vocab] it ends in, and
+    `hidden` the last one before (-1: not said), from which a draft head goes on."""
 
     vocab: int
     context: int
