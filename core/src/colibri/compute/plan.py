@@ -58,7 +58,9 @@ Sequences. Each appends to its own state at the row's position, then looks at wh
                                                         or those of them that are selected. sink (per row and head) or
                                                         sinks (per head): one more logit, that has no value. distance
                                                         [rows, heads*d]: a logit gains the head's d values times the
-                                                        profile's column of how far back the key stands, up to `extent`
+                                                        profile's column of how far back the key stands, up to `extent`.
+                                                        What does not go together: sink and sinks, distance and pooled, a
+                                                        window and select without pooled
     select(q, k?, weights?) states: keys heads, scale, budget, every, expand
                                                         the best rows of `keys` (one for every `every` positions, complete
                                                         ones only; k is appended first) by
@@ -75,8 +77,8 @@ Sequences. Each appends to its own state at the row's position, then looks at wh
                                                         by the first halves of the run before
     conv(x, taps?; w) states: raw  kernel, dilation, lags
                                                         y_t = sum over lag of w[c, kernel-1-lag] * x_{t - lag*dilation}.
-                                                        `lags`: w is [kernel, width], by lag; taps [rows, runs*kernel] are
-                                                        added to every column's of their run
+                                                        `lags`: w is [kernel, width], by lag; taps [rows, runs*kernel],
+                                                        in w's order, are added to every column's of their run
     delta(q, k, v, decay, beta) states: memory  heads, key_heads
                                                         gated delta rule, a memory S [dk, dv] per head: q, k are brought to
                                                         length 1 (x / sqrt(sum(x^2) + 1e-6)), q is divided by sqrt(dk);
@@ -85,10 +87,10 @@ Sequences. Each appends to its own state at the row's position, then looks at wh
     decay(x; a_log [>= heads], bias [width]) heads, bound
                                                         -exp(a_log) * softplus(x + bias) with one a_log a head; with a bound
                                                         bound * sigmoid(exp(a_log) * (x + bias))
-    ngram(; table, …) states: tokens  orders, heads, dim, eos, multipliers, sizes, offsets
+    ngram(; table, …) states: tokens  heads, eos, multipliers, sizes, offsets
                                                         hashed n-grams of the last tokens, `heads` rows of the table (its
-                                                        parts one below the other) for each n from 2 to `orders`; `eos`
-                                                        stands for tokens from the last `eos` before the own one back
+                                                        parts one below the other) for each n from 2 to as many as there
+                                                        are multipliers; `eos` stands for tokens from the last `eos` before the own one back
     hash: xor of token_{t-s} * multipliers[s] over s < n; row: hash mod sizes[i] + offsets[i]
 
 Streams: a row holds n streams

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from colibri.compute.checkpoint import Checkpoint
-from colibri.compute.graph import Graph, Value
+from colibri.compute.graph import Graph
+from colibri.compute.operations import Value
 
 from .checkpoint import OlmoeConfig, find_gguf
 
