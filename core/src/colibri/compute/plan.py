@@ -90,7 +90,8 @@ Sequences. Each appends to its own state at the row's position, then looks at wh
     ngram(; table, …) states: tokens  heads, eos, multipliers, sizes, offsets
                                                         hashed n-grams of the last tokens, `heads` rows of the table (its
                                                         parts one below the other) for each n from 2 to as many as there
-                                                        are multipliers; `eos` stands for tokens from the last `eos` before the own one back
+                                                        are multipliers; `eos` stands for tokens from the last `eos`
+                                                        before the own one back
     hash: xor of token_{t-s} * multipliers[s] over s < n; row: hash mod sizes[i] + offsets[i]
 
 Streams: a row holds n streams
