@@ -230,10 +230,10 @@ void refusals_change_nothing() {
     refused("wanted rows", [&] { step({{0}, {0}, {0}, {-1}}); });
     refused("wanted rows", [&] { step({{0}, {0}, {0}, {0, 0}}); });
     refused("with 2 samplers", [&] { runtime.step({{0}, {0}, {0}, {0}}, no_draws(2)); });
-    refused("copy: slots 1 and 3", [&] { runtime.copy(1, 3, 0); });
-    refused("copy: slots -1 and 0", [&] { runtime.copy(-1, 0, 0); });
-    refused("copy: length 21, slot 1 holds 20", [&] { runtime.copy(1, 0, 21); });
-    refused("copy: length -1", [&] { runtime.copy(1, 0, -1); });
+    refused("no slot 3", [&] { runtime.copy(1, 3, 0); });
+    refused("no slot -1", [&] { runtime.copy(-1, 0, 0); });
+    refused("length 21, slot 1 holds 20", [&] { runtime.copy(1, 0, 21); });
+    refused("length -1", [&] { runtime.copy(1, 0, -1); });
     refused("no logits 4: the last step had 4", [&] { (void)runtime.logits(4); });  // of the step before all this
     refused("no logits -1", [&] { (void)runtime.logits(-1); });
 
