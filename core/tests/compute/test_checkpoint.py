@@ -46,6 +46,16 @@ def test_a_model_type_that_is_no_word(tmp_path: Path) -> None:
     assert open_checkpoint(write_checkpoint(tmp_path, {"model_type": ["x"]}, ARRAYS)).model_type is None
 
 
+def test_a_file_beside_the_weights(tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(write_checkpoint(tmp_path, {}, ARRAYS))
+    with pytest.raises(CheckpointError, match=r"the model has no tokenizer\.json"):
+        checkpoint.beside("tokenizer.json")
+    with pytest.raises(CheckpointError, match=r"neither a b\.json nor a c\.model"):
+        checkpoint.beside("b.json", "c.model")
+    (tmp_path / "c.model").touch()
+    assert checkpoint.beside("b.json", "c.model") == tmp_path / "c.model"
+
+
 def test_what_is_no_model(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path / "absent")
     assert "neither safetensors nor a GGUF file" in refused(tmp_path)

@@ -87,3 +87,14 @@ def test_strict_json_has_no_second_meaning() -> None:
     for text in (b'{"a": 1, "a": 1}', b'{"a": NaN}', b'{"a": [-Infinity]}', b'{"b": {"a": 1, "a": 2}}'):
         with pytest.raises(CheckpointError, match="is not valid JSON"):
             parse_json(text, Path("f"), strict=True)
+
+
+def test_what_a_family_does_not_compute_is_refused() -> None:
+    c = reads()
+    c.only("word", "w")
+    c.only("absent", "silu")
+    c.without("absent")
+    with pytest.raises(CheckpointError, match=r"word.*is 'w', this family computes silu"):
+        c.only("word", "silu")
+    with pytest.raises(CheckpointError, match=r"yes.*is true, this family has none"):
+        c.without("yes")

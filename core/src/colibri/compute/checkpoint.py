@@ -192,6 +192,14 @@ class Checkpoint(Struct, frozen=True):
         value = self.config.get("model_type") if self.format == "safetensors" else self.metadata.get("general.architecture")
         return value if isinstance(value, str) else None
 
+    def beside(self, *names: str) -> Path:
+        """The first of these files that lies in a model's folder. Raises CheckpointError if none does."""
+        for name in names:
+            if (file := self.path / name).is_file():
+                return file
+        missing = f"no {names[0]}" if len(names) == 1 else f"neither a {' nor a '.join(names)}"
+        raise CheckpointError(f"the model has {missing}", file=self.path)
+
     def tensor(self, name: str) -> Tensor:
         """The tensor called `name` in the file. Raises CheckpointError if there is none."""
         try:

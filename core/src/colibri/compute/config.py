@@ -67,6 +67,17 @@ class Config:
             raise self.error(key, f"must be a string, not {_short(value)}")
         return value
 
+    def only(self, key: str, word: str) -> None:
+        """Refuse any other word than the one that can be computed; absent, it is taken for that."""
+        given = self.word(key, word)
+        if given != word:
+            raise self.error(key, f"is {given[:32]!r}, this family computes {word}")
+
+    def without(self, key: str) -> None:
+        """Refuse what a flag asks for and the family does not have."""
+        if self.flag(key, False):
+            raise self.error(key, "is true, this family has none")
+
     def choices(self, key: str, count: int, meanings: Mapping[Any, T]) -> tuple[T, ...] | None:
         """What a list of `count` strings or whole numbers means, such as one for each layer; None if absent."""
         value = self.get(key)

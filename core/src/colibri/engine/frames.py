@@ -70,13 +70,14 @@ class Progress(Struct, frozen=True, tag_field="t", tag="progress"):
 
 class Ready(Struct, frozen=True, tag_field="t", tag="ready"):
     """The model can answer: context length in tokens, slots, vocabulary size, and a one-line description of the runtime;
-    `codes` if it reads them."""
+    `codes` if it reads them, and whether its slots can only be taken back to where they were remembered."""
 
     context: int
     slots: int
     vocab: int
     runtime: str
     codes: Codes | None = None
+    sequential: bool = False
 
 
 class Accept(Struct, frozen=True, tag_field="t", tag="accept"):

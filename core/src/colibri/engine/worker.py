@@ -77,7 +77,9 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
         runtime = load(settings, _in_percent(lambda stage, fraction: outbox.put(Progress(stage, fraction))))
         planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk)
         loaded.set()
-        outbox.put(Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes))
+        outbox.put(
+            Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)
+        )
         _run(planner, inbox)
     except ColibriError as error:
         return _fail(outbox, Error(None, error.code or "engine_error", error.message))

@@ -159,7 +159,7 @@ class ModelGeneration:
             prepared.sampling,
             prepared.stop_ids,
             prepared.slot,
-            [prompt.lengths[pieces - 1] for pieces in prepared.ways_back],
+            [prompt.lengths[pieces - 1] for pieces in prepared.ways_back()] if offer.sequential else [],
             prompt.media,
         )
         check = partial(refusal, context=offer.context, slots=offer.slots, vocab=offer.vocab, codes=offer.codes)

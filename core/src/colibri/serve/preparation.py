@@ -82,7 +82,7 @@ class Model(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """A request that this model can serve: the prompt, and how its answer is made and read. `ways_back` are numbers of the
+    """A request that this model can serve: the prompt, and how its answer is made and read. `ways_back` tells numbers of the
     prompt's pieces that later prompts are likely to begin with, `media` what its `Media` refer to."""
 
     prompt: Prompt
@@ -91,7 +91,7 @@ class Prepared(Struct, frozen=True):
     max_tokens: int
     sampling: Sampling
     slot: int | None
-    ways_back: tuple[int, ...] = ()
+    ways_back: Callable[[], tuple[int, ...]] = tuple
     media: tuple[Placed, ...] = ()
 
 
@@ -126,7 +126,8 @@ def _prepare_turn(model: Model, request: GenerationRequest, conversation: Conver
         schemas=schemas,
     )
     prepared = _prepared(model, request, prompt, reader, options)
-    return replace(prepared, ways_back=ways_back(model.render, conversation, options, prompt), media=media_of(conversation))
+    ways = partial(ways_back, model.render, conversation, options, prompt)
+    return replace(prepared, ways_back=ways, media=media_of(conversation))
 
 
 def _prepared(model: Model, request: GenerationRequest, prompt: Prompt, reader: Reader, options: TurnOptions) -> Prepared:

@@ -179,7 +179,7 @@ class ScriptedEngine:
         runtime = self.runtime
         if self._status.state == "loading":
             return None
-        return Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes)
+        return Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)
 
     def watch(self, listener: Callable[[Status], None]) -> None:
         self._listeners.append(listener)

@@ -10,7 +10,6 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
-from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import output, prompt
@@ -38,10 +37,7 @@ class Glm:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        file = checkpoint.path / "tokenizer.json"
-        if not file.is_file():
-            raise CheckpointError("the model has no tokenizer.json", file=checkpoint.path)
-        return TokenizerSpec(str(file))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=0.95)

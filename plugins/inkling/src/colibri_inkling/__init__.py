@@ -10,7 +10,6 @@ from colibri.chat.conversation import Conversation, MediaPart, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
-from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import audio, output, prompt
@@ -35,10 +34,7 @@ class Inkling:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        file = checkpoint.path / "tokenizer.json"
-        if not file.is_file():
-            raise CheckpointError("the model has no tokenizer.json", file=checkpoint.path)
-        return TokenizerSpec(str(file))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         """Its makers recommend nothing; these are the usual values for models that think."""

@@ -9,7 +9,6 @@ from colibri import hookimpl
 from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
-from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import linear, output, prompt
@@ -43,10 +42,7 @@ class Kimi:
         return BY_MODEL_TYPE.get(checkpoint.model_type or "") if checkpoint.format == "safetensors" else None
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        for name in ("tokenizer.json", "tiktoken.model"):
-            if (file := checkpoint.path / name).is_file():
-                return TokenizerSpec(str(file), splits=_SPLITS)
-        raise CheckpointError("the model has neither a tokenizer.json nor a tiktoken.model", file=checkpoint.path)
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json", "tiktoken.model")), splits=_SPLITS)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=0.95) if variant == KIMI_K3 else Sampling(temperature=0.6)

@@ -10,7 +10,7 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
-from colibri.errors import BadRequest, CheckpointError
+from colibri.errors import BadRequest
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import output, prompt
@@ -35,10 +35,7 @@ class Mimo:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        file = checkpoint.path / "tokenizer.json"
-        if not file.is_file():
-            raise CheckpointError("the model has no tokenizer.json", file=checkpoint.path)
-        return TokenizerSpec(str(file))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=0.8 if variant == MIMO_V2_FLASH else 1.0, top_p=0.95)

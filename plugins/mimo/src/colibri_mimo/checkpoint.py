@@ -47,11 +47,8 @@ class MimoConfig(Struct, frozen=True):
     def of(cls, checkpoint: Checkpoint) -> MimoConfig:
         """Read config.json. Raises CheckpointError naming the file and the key."""
         config = Config.of(checkpoint).text()
-        activation = config.word("hidden_act", "silu")
-        if activation != "silu":
-            raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
-        if config.flag("attention_bias", False):
-            raise config.error("attention_bias", "is true, this family has none")
+        config.only("hidden_act", "silu")
+        config.without("attention_bias")
         layers = config.size("num_hidden_layers", most=4096)
         context = config.size("max_position_embeddings", 131072)
         full = _full(config, context)
@@ -123,9 +120,7 @@ def _rope(config: Config, head_dim: int, context: int, layers: str, theta: str) 
 
 def _routing(config: Config) -> Routing:
     for key, word in (("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")):
-        given = config.word(key, word)
-        if given != word:
-            raise config.error(key, f"is {given[:32]!r}, this family computes {word}")
+        config.only(key, word)
     if config.size("n_shared_experts", 0, least=0):
         raise config.error("n_shared_experts", "is above 0, this family has none")
     experts = config.size(config.spelling("n_routed_experts", "num_local_experts"), most=65536)

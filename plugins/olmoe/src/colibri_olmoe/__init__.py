@@ -10,7 +10,6 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
-from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Capabilities, Sampling, Stops, TokenizerSpec, Variant
 
 from . import checkpoint as files
@@ -45,10 +44,7 @@ class Olmoe:
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
         if checkpoint.format == "gguf":
             return TokenizerSpec(str(checkpoint.path), specials=_SPECIALS, splits=_SPLITS, nfc=True)
-        file = checkpoint.path / "tokenizer.json"
-        if not file.is_file():
-            raise CheckpointError("the model has no tokenizer.json", file=checkpoint.path)
-        return TokenizerSpec(str(file), specials=_SPECIALS)
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), specials=_SPECIALS)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         """Its makers recommend nothing; these are the usual values for chat."""

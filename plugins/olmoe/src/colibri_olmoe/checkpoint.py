@@ -48,11 +48,8 @@ def _from_json(config: Config) -> OlmoeConfig:
     config.split("num_key_value_heads", kv_heads, "num_attention_heads", heads)
     head_dim = config.split("num_attention_heads", heads, "hidden_size", config.size("hidden_size"))
     experts = config.size("num_experts", 64, most=65536)
-    activation = config.word("hidden_act", "silu")
-    if activation != "silu":
-        raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
-    if config.flag("attention_bias", False):
-        raise config.error("attention_bias", "is true, this family has none")
+    config.only("hidden_act", "silu")
+    config.without("attention_bias")
     context = config.size("max_position_embeddings", 4096)
     return OlmoeConfig(
         layers=config.size("num_hidden_layers", most=4096),

@@ -10,7 +10,6 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
-from colibri.errors import CheckpointError
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import instruct, thinking
@@ -64,10 +63,7 @@ class Qwen:
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
         if checkpoint.format == "gguf":
             return TokenizerSpec(str(checkpoint.path), splits=_SPLITS, nfc=True)
-        file = checkpoint.path / "tokenizer.json"
-        if not file.is_file():
-            raise CheckpointError("the model has no tokenizer.json", file=checkpoint.path)
-        return TokenizerSpec(str(file))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         """What the makers recommend; Qwen3.6 has other values for answers without reasoning."""

@@ -40,9 +40,7 @@ def _from_json(config: Config) -> QwenConfig:
     hidden = config.size("hidden_size")
     own = config.size("head_dim", 0, least=0)
     head_dim = own or config.split("num_attention_heads", heads, "hidden_size", hidden)
-    activation = config.word("hidden_act", "silu")
-    if activation != "silu":
-        raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
+    config.only("hidden_act", "silu")
     context = config.size("max_position_embeddings", 32768)
     return QwenConfig(
         layers=layers,

@@ -31,9 +31,7 @@ class HeronConfig(Struct, frozen=True):
         own = config.size("head_dim", 0, least=0)
         head_dim = own or config.split("num_attention_heads", heads, "hidden_size", config.size("hidden_size"))
         # What the graph does not compute is refused here: a model that says so would give wrong answers.
-        activation = config.word("hidden_act", "silu")
-        if activation != "silu":
-            raise config.error("hidden_act", f"is {activation[:32]!r}, this family computes silu")
+        config.only("hidden_act", "silu")
         context = config.size("max_position_embeddings")
         return cls(
             layers=config.size("num_hidden_layers", most=4096),
