@@ -23,7 +23,7 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     for i, a in enumerate(c.attention):
         w = g.scope(f"model.layers.{i}")
         h = g.rms_norm(x, w["input_layernorm.weight"], c.eps)
-        fused = f"{w.prefix}.self_attn.qkv_proj.weight"
+        fused = f"blk.{i}.attn_qkv.weight" if checkpoint.format == "gguf" else f"{w.prefix}.self_attn.qkv_proj.weight"
         if fused in checkpoint.tensors:
             q, k, v = _from_shards(g, h, find_shards(checkpoint, fused, c.shards), a)
         else:
