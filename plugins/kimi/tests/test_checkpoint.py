@@ -110,7 +110,6 @@ BAD: list[tuple[str, Any]] = [
     ("num_experts_per_token", 9),
     ("num_expert_group", 3),
     ("topk_group", 2),
-    ("routed_scaling_factor", None),
     ("moe_router_activation_func", "softmax"),
     ("topk_method", "greedy"),
     ("moe_renormalize", 0),

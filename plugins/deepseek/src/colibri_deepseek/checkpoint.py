@@ -10,6 +10,7 @@ from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.operations import Glu
 from colibri.compute.rope import Rope, rope_for
+from colibri.compute.sizes import streams_of
 
 from .gguf import as_published
 
@@ -85,12 +86,7 @@ class V4Config(Struct, frozen=True):
                 budget=config.size("index_topk", most=65536),
                 rotation=_trailing(compressed, index_dim),
             ),
-            streams=Streams(
-                n=config.size("hc_mult", most=64),
-                iterations=config.size("hc_sinkhorn_iters", most=1000),
-                eps=config.number("hc_eps"),
-                norm_eps=eps,
-            ),
+            streams=streams_of(config, eps),
             experts=experts,
             top_k=config.size("num_experts_per_tok", most=experts),
             norm_topk=config.flag("norm_topk_prob", True),

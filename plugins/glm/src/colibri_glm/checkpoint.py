@@ -11,6 +11,7 @@ from colibri.compute.config import Config
 from colibri.compute.gguf_names import model_type
 from colibri.compute.operations import Glu
 from colibri.compute.rope import Rope, rope_for
+from colibri.compute.sizes import MOST, dense_layers, index_of, latent_of, routing_of, streams_of
 
 from .gguf import ARCHITECTURES, as_published
 
@@ -57,7 +58,7 @@ class GlmConfig(Struct, frozen=True):
         kinds = _kinds(config, layers) if flash else ("sparse",) * layers
         eps = config.number("rms_norm_eps", 1e-5)
         context = config.size("max_position_embeddings")
-        nope, turned = config.size("qk_nope_head_dim", most=65536), config.size("qk_rope_head_dim", least=0, most=65536)
+        turned = config.size("qk_rope_head_dim", least=0, most=MOST)
         rope = None if flash else _rope(config, turned, context)
         if flash and turned:
             raise config.error("qk_rope_head_dim", f"is {turned}, this model rotates nothing: it must be 0")
@@ -65,23 +66,14 @@ class GlmConfig(Struct, frozen=True):
         return cls(
             prefix="model.language_model" if config is not whole else "model",
             attention=_attention(config, kinds),
-            dense=_dense(config, layers),
-            latent=Latent(
-                heads=config.size("num_attention_heads", most=65536),
-                nope=nope,
-                rope=turned,
-                v_dim=config.size("v_head_dim", most=65536),
-                rank=config.size("kv_lora_rank", most=65536),
-                scale=float((nope + turned) ** -0.5),
-                rotation=rope,
-                split=gguf,
-            ),
+            dense=dense_layers(config, layers, 3),
+            latent=latent_of(config, rope, split=gguf),
             latent_eps=eps if flash else 1e-6,
-            index=_index(config, rope, pool),
+            index=index_of(config, _index_rope(config, rope), pool=pool),
             pool=pool,
             delta=replace(_delta(config, eps), log=not gguf) if flash else None,
-            streams=_streams(config, eps) if flash else None,
-            routing=_routing(config),
+            streams=streams_of(config, eps) if flash else None,
+            routing=routing_of(config),
             glu=Glu(limit=config.number("swiglu_limit")) if flash else Glu(),
             vocab=config.size("vocab_size"),
             eps=eps,
@@ -92,8 +84,7 @@ class GlmConfig(Struct, frozen=True):
 
 def _check(config: Config) -> None:
     """Refuse what no published model of this family has."""
-    for key, word in {"hidden_act": "silu", "scoring_func": "sigmoid", "topk_method": "noaux_tc"}.items():
-        config.only(key, word)
+    config.only("hidden_act", "silu")
     for key in ("attention_bias", "mlp_bias"):
         config.without(key)
     for key in ("mla_use_nope", "index_kpool_always_select_tail", "index_kpool_compress", "mhc"):
@@ -144,12 +135,6 @@ def _indexers(config: Config, layers: int) -> tuple[str, ...]:
     return tuple("full" if max(i - offset + 1, 0) % every == 0 else "shared" for i in range(layers))
 
 
-def _dense(config: Config, layers: int) -> tuple[bool, ...]:
-    found = config.choices("mlp_layer_types", layers, {"dense": True, "sparse": False})
-    first = config.size("first_k_dense_replace", 3, least=0)
-    return found or tuple(i < first for i in range(layers))
-
-
 def _rope(config: Config, dims: int, context: int) -> Rope:
     rules = config.part("rope_parameters") or config.part("rope_scaling") or config
     kind = rules.spelling("rope_type", "type")
@@ -160,15 +145,8 @@ def _rope(config: Config, dims: int, context: int) -> Rope:
     return replace(rope_for(config, dims, context), interleaved=config.flag("rope_interleave", True))
 
 
-def _index(config: Config, rope: Rope | None, pool: int) -> Index:
-    head_dim, budget = config.size("index_head_dim", most=65536), config.size("index_topk", most=65536)
-    if budget % pool:
-        raise config.error("index_topk", f"is {budget}, not a multiple of index_kpool, {pool}")
-    if rope is not None:
-        if rope.head_dim > head_dim:
-            raise config.error("index_head_dim", f"is {head_dim}, less than qk_rope_head_dim, {rope.head_dim}")
-        rope = replace(rope, head_dim=head_dim, interleaved=config.flag("indexer_rope_interleave", True))
-    return Index(config.size("index_n_heads", most=65536), head_dim, budget // pool, rope)
+def _index_rope(config: Config, rope: Rope | None) -> Rope | None:
+    return rope and replace(rope, interleaved=config.flag("indexer_rope_interleave", True))
 
 
 def _delta(config: Config, eps: float) -> Delta:
@@ -182,27 +160,4 @@ def _delta(config: Config, eps: float) -> Delta:
         kernel=part.size(kernel, least=2, most=64),
         eps=eps,
         bound=part.number(bound, above=-1e3, below=0.0),
-    )
-
-
-def _streams(config: Config, eps: float) -> Streams:
-    return Streams(
-        n=config.size("hc_mult", most=64),
-        iterations=config.size("hc_sinkhorn_iters", most=1000),
-        eps=config.number("hc_eps"),
-        norm_eps=eps,
-    )
-
-
-def _routing(config: Config) -> Routing:
-    experts, groups = config.size("n_routed_experts", most=65536), config.size("n_group", 1)
-    config.split("n_group", groups, "n_routed_experts", experts)
-    return Routing(
-        experts=experts,
-        top_k=config.size("num_experts_per_tok", most=experts),
-        norm=config.flag("norm_topk_prob", True),
-        factor=config.number("routed_scaling_factor", 1.0),
-        groups=groups,
-        top_groups=config.size("topk_group", groups, most=groups),
-        shared=config.size("n_shared_experts", 0, least=0) > 0,
     )

@@ -9,14 +9,12 @@ from colibri.compute.blocks import Delta, Latent, Routing
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.operations import SWIGLU, Glu
+from colibri.compute.sizes import dense_layers, latent_of, routing_of
 
 from .gguf import as_published
 
 #: What the words for a layer's attention say of it: whether it is delta attention.
 _ATTENTION = {"linear_attention": True, "mamba": True, "full_attention": False, "attention": False}
-
-#: What the words for a layer's second half say of it: whether it has experts.
-_MLP = {"sparse": True, "dense": False}
 
 
 class KimiConfig(Struct, frozen=True):
@@ -52,6 +50,9 @@ class KimiConfig(Struct, frozen=True):
         """Read the configuration. Raises CheckpointError naming the file and the key."""
         whole, gguf = as_published(checkpoint), checkpoint.format == "gguf"
         config = whole.text()
+        if not config.flag("mla_use_nope", True):
+            raise config.error("mla_use_nope", "is false, this family rotates no keys")
+        config.without("attention_bias")
         layers = config.size("num_hidden_layers", most=4096)
         eps = config.number("rms_norm_eps")
         linear = config.part("linear_attn_config") or Config({}, config.file, f"{config.prefix}linear_attn_config.")
@@ -63,12 +64,12 @@ class KimiConfig(Struct, frozen=True):
             tied=config.flag("tie_word_embeddings", False),
             context=config.size(config.spelling("model_max_length", "max_position_embeddings"), 1 << 20),
             delta_layers=_delta_layers(config, linear, layers),
-            expert_layers=_expert_layers(config, layers),
+            expert_layers=tuple(not dense for dense in dense_layers(config, layers, 1)),
             delta=replace(_delta(config, linear, eps), log=not gguf),
             full_gate=linear.flag("use_full_rank_gate", False),
-            attention=replace(_attention(config), split=gguf),
+            attention=latent_of(config, None, split=gguf),
             gated=config.flag("mla_use_output_gate", False),
-            routing=_routing(config),
+            routing=routing_of(config, shared=1),
             latent=latent,
             latent_norm=latent and config.flag("latent_moe_use_norm", False),
             glu=_glu(config),
@@ -97,14 +98,6 @@ def _delta_layers(config: Config, linear: Config, layers: int) -> tuple[bool, ..
     return tuple(found[number] for number in range(1, layers + 1))
 
 
-def _expert_layers(config: Config, layers: int) -> tuple[bool, ...]:
-    words = config.choices("mlp_layer_types", layers, _MLP)
-    if words is not None:
-        return words
-    dense, every = config.size("first_k_dense_replace", 1, least=0), config.size("moe_layer_freq", 1)
-    return tuple(i >= dense and i % every == 0 for i in range(layers))
-
-
 def _delta(config: Config, linear: Config, eps: float) -> Delta:
     """Sizes of delta attention: published files have them in an object, transformers' own among the others."""
     if linear.get("head_dim") is not None:
@@ -118,41 +111,6 @@ def _delta(config: Config, linear: Config, eps: float) -> Delta:
         kernel=source.size(kernel, 4, most=256),
         eps=eps,
         bound=linear.number("gate_lower_bound", above=-1e4, below=0.0) if bounded else 0.0,
-    )
-
-
-def _attention(config: Config) -> Latent:
-    if not config.flag("mla_use_nope", True):
-        raise config.error("mla_use_nope", "is false, this family rotates no keys")
-    if config.flag("attention_bias", False):
-        raise config.error("attention_bias", "is true, this family has none")
-    nope, rope = config.size("qk_nope_head_dim", most=65536), config.size("qk_rope_head_dim", least=0, most=65536)
-    return Latent(
-        heads=config.size("num_attention_heads", most=65536),
-        nope=nope,
-        rope=rope,
-        v_dim=config.size("v_head_dim", most=65536),
-        rank=config.size("kv_lora_rank", most=1 << 20),
-        scale=(nope + rope) ** -0.5,
-        compressed=config.get("q_lora_rank") is not None,
-    )
-
-
-def _routing(config: Config) -> Routing:
-    for key, word in (("moe_router_activation_func", "sigmoid"), ("topk_method", "noaux_tc")):
-        config.only(key, word)
-    experts = config.size(config.spelling("num_experts", "num_local_experts"), most=65536)
-    grouped = config.flag("use_grouped_topk", True)
-    groups = config.size(config.spelling("num_expert_group", "n_group"), 1, most=experts) if grouped else 1
-    config.split(config.spelling("num_expert_group", "n_group"), groups, "num_experts", experts)
-    return Routing(
-        experts=experts,
-        top_k=config.size(config.spelling("num_experts_per_token", "num_experts_per_tok"), most=experts),
-        norm=config.flag(config.spelling("moe_renormalize", "norm_topk_prob"), True),
-        factor=config.number("routed_scaling_factor"),
-        groups=groups,
-        top_groups=config.size("topk_group", 1, most=groups) if grouped else 1,
-        shared=config.size(config.spelling("num_shared_experts", "n_shared_experts"), 1, least=0) > 0,
     )
 
 

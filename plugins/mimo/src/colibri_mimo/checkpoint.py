@@ -10,6 +10,7 @@ from colibri.compute.blocks import Routing
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.rope import Rope, rope_for
+from colibri.compute.sizes import routing_of
 
 from .gguf import as_published
 
@@ -121,19 +122,7 @@ def _rope(config: Config, head_dim: int, context: int, layers: str, theta: str) 
 
 
 def _routing(config: Config) -> Routing:
-    for key, word in (("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")):
-        config.only(key, word)
-    if config.size("n_shared_experts", 0, least=0):
+    routing = routing_of(config)
+    if routing.shared:
         raise config.error("n_shared_experts", "is above 0, this family has none")
-    experts = config.size(config.spelling("n_routed_experts", "num_local_experts"), most=65536)
-    groups = config.size("n_group", 1, most=experts)
-    config.split("n_group", groups, "n_routed_experts", experts)
-    return Routing(
-        experts=experts,
-        top_k=config.size("num_experts_per_tok", most=experts),
-        norm=config.flag("norm_topk_prob", True),
-        factor=config.number("routed_scaling_factor", 1.0),
-        groups=groups,
-        top_groups=config.size("topk_group", 1, most=groups),
-        shared=False,
-    )
+    return routing
