@@ -34,7 +34,11 @@ def write_with_head(source: Path, folder: Path, head: Arrays | None = None, **co
     """The model in `source` and its head (or another `head`) as one checkpoint in `folder`; `config` changes some keys of
     its configuration, which may be of the text alone."""
     tensors = open_checkpoint(source).tensors
-    arrays = {name: values_of(tensor) for name, tensor in tensors.items()}
+    # float64 would round the numbers of tables.
+    arrays = {
+        name: np.array(tensor.numbers()).reshape(tensor.shape) if tensor.dtype == "i64" else values_of(tensor)
+        for name, tensor in tensors.items()
+    }
     more = seeded_weights(**head_of(source)) if head is None else head
     stored = json.loads((source / "config.json").read_text(encoding="utf-8"))
     stored.get("text_config", stored).update(config)
@@ -60,13 +64,12 @@ def store_head(folder: Path, shapes: Mapping[str, Sequence[int]], reference: Ref
     and of the prompt of reference.npz. Raises ValueError if it makes other logits of the model than are stored there."""
     with np.load(folder / "reference.npz") as stored:
         ids, expected = stored["prompt_ids"], stored["logits_full"]
-    recipe = {"seed": seed, "shapes": {name: list(shape) for name, shape in shapes.items()}}
     with TemporaryDirectory() as written:
-        whole = write_with_head(folder, Path(written), seeded_weights(recipe["shapes"], seed))
+        whole = write_with_head(folder, Path(written), seeded_weights(shapes, seed))
         logits, hidden, drafted = reference(whole, ids)
     distance = float(np.abs(logits - expected).max())
     if distance > 1e-4:
         raise ValueError(f"{folder.name}: the model's logits are {distance:.1e} from the stored ones")
-    (folder / "draft.json").write_text(json.dumps(recipe) + "\n", encoding="utf-8")
+    (folder / "draft.json").write_text(json.dumps({"seed": seed, "shapes": shapes}) + "\n", encoding="utf-8")
     np.savez_compressed(folder / "draft.npz", draft_hidden=hidden, draft_logits=drafted)
     print(f"{folder.name}: logits spread {drafted.std():.2f}")

@@ -122,6 +122,11 @@ class FlashNextConfig(Struct, frozen=True):
         config = Config.of(checkpoint).text()
         return cls(base, config.size("hc_count", 4, least=2, most=64), _indexer(config, base), _ngrams(config, base))
 
+    @classmethod
+    def draft(cls, checkpoint: Checkpoint) -> FlashNextConfig:
+        """The numbers of the draft head (see HybridConfig.draft)."""
+        return replace(cls.of(checkpoint), base=HybridConfig.draft(checkpoint))
+
 
 def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConfig:
     kind = checkpoint.model_type or ""
