@@ -26,7 +26,7 @@ class TestMimoDrafts(DraftConformance):
 
 
 def as_released(name: str) -> Encoder | None:
-    """8-bit floats, for q, k and v in blocks of each shard; o_proj and what brings token and row together stay as they are."""
+    """8-bit floats, for q, k and v in blocks of each shard; o_proj and eh_proj stay as they are."""
     if ".mtp." not in name:
         return None
     if ".qkv_proj." in name:
