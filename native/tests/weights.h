@@ -21,7 +21,7 @@ extern const Kernels kEmulatedAvx512Kernels;  // avx512_emulated.cpp
 
 namespace colibri::test {
 
-constexpr DType kTypes[] = {DType::F32,  DType::BF16, DType::F16,  DType::I64,  DType::E4M3,   DType::E8M0,   DType::E2M1,  DType::I8,
+constexpr DType kTypes[] = {DType::F32,  DType::BF16, DType::F16,  DType::I32,  DType::I64,  DType::E4M3,   DType::E8M0,   DType::E2M1,  DType::I8,
                             DType::U8,   DType::U4,   DType::Q8_0, DType::Q4_0, DType::Q4_1,   DType::Q5_0,   DType::Q5_1,  DType::Q2_K,
                             DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4, DType::NVFP4};
 
@@ -98,10 +98,12 @@ inline std::vector<uint8_t> random_weights(Random& random, DType type, int64_t n
         const float value = random.uniform() + 0x1p-12f;
         const uint32_t bits = std::bit_cast<uint32_t>(value);
         const int64_t integer = random.below(2001) - 1000;
+        const int32_t small = static_cast<int32_t>(integer);
         switch (type) {
             case DType::F32: std::memcpy(p, &value, 4); break;
             case DType::BF16: p[0] = uint8_t(bits >> 16), p[1] = uint8_t(bits >> 24); break;
             case DType::F16: put_half(p, value); break;
+            case DType::I32: std::memcpy(p, &small, 4); break;
             case DType::I64: std::memcpy(p, &integer, 8); break;
             case DType::E4M3: p[0] = (p[0] & 127) == 127 ? 8 : p[0]; break;
             case DType::E8M0: case DType::MXFP4: p[0] = uint8_t(120 + random.below(10)); break;

@@ -66,20 +66,14 @@ def test_yarn() -> None:
     assert of({"rope_scaling": {"type": "yarn", "factor": 4.0}}, context=256) == found
 
 
-def test_gguf_says_the_same_in_its_own_words() -> None:
-    words = {"rope.freq_base": 10000.0, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
-             "rope.scaling.original_context_length": 256}  # fmt: skip
-    gguf = rope_for(Config({f"a.{key}": value for key, value in words.items()}, Path("f"), "a.", gguf=True), DIM, 4096)
-    assert gguf == of({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}})
-    assert rope_for(Config({"a.rope.dimension_count": 8}, Path("f"), "a.", gguf=True), DIM, 4096) == Rope(
-        DIM, tuple(rope_for(Config({}, Path("f")), 8, 1).inv_freq)
-    )
+def test_some_files_count_what_is_rotated() -> None:
+    assert of({"rotary_dim": 8}) == Rope(DIM, rope_for(Config({}, Path("f")), 8, 1).inv_freq)
 
 
 @pytest.mark.parametrize(
     ("config", "key"),
     [
-        ({"rope_scaling": {"type": "dynamic", "factor": 2}}, "rope_scaling.rope_type 'dynamic' is unknown"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 2}}, "rope_scaling.type 'dynamic' is unknown"),
         ({"rope_scaling": {"type": 3}}, "rope_scaling.type must be a string"),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling.factor is missing"),
         ({"rope_scaling": {"type": "linear", "factor": 0}}, "rope_scaling.factor must be a positive number"),

@@ -13,9 +13,9 @@ from .agreement import TOKENS, check_agreement, refusal
 from .plans import Draft
 
 
-def _decay(d: Draft, x: int, heads: int, *, bound: float = 0.0, spare: int = 0) -> int:
+def _decay(d: Draft, x: int, heads: int, *, bound: float = 0.0, spare: int = 0, log: bool = True) -> int:
     width = d.widths[x]
-    return d.node("decay", [x], width, [d.weight(heads + spare), d.weight(width)], heads=heads, bound=bound)
+    return d.node("decay", [x], width, [d.weight(heads + spare), d.weight(width)], heads=heads, bound=bound, log=log)
 
 
 def _delta(
@@ -34,6 +34,8 @@ OPS: dict[str, Callable[[Draft, int], int]] = {
     "decay": lambda d, x: _decay(d, x, 24),
     "decay of runs": lambda d, x: _decay(d, x, 4),
     "decay with a bound": lambda d, x: _decay(d, x, 3, bound=-5.0),
+    "decay by rates": lambda d, x: _decay(d, x, 4, log=False),
+    "decay by rates with a bound": lambda d, x: _decay(d, x, 3, bound=-5.0, log=False),
     "decay of fewer heads than there are numbers": lambda d, x: _decay(d, x, 2, spare=5),
     "decay of large values": lambda d, x: _decay(d, d.node("scale", [x], 24, factor=1e4), 3),
     "decay of large values with a bound": lambda d, x: _decay(d, d.node("scale", [x], 24, factor=1e4), 3, bound=-5.0),

@@ -18,7 +18,7 @@ from .agreement import TOKENS, check_agreement, refusal
 from .plans import Draft, error, run
 
 #: Storage types of whole numbers or small floats that mean little without scales of their own.
-CODES = {"i64", "e4m3", "e8m0", "e2m1", "i8", "u8", "u4"}
+CODES = {"i32", "i64", "e4m3", "e8m0", "e2m1", "i8", "u8", "u4"}
 
 
 def _groups(

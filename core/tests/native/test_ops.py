@@ -18,7 +18,7 @@ from .plans import Draft, error, run
 
 TOKENS = [3, 17, 0, 39, 8, 8, 21, 30, 2, 5, 11, 26]
 #: Storage types of whole numbers, which are nothing without scales.
-NUMBERS = {"i64", "i8", "u8", "u4"}
+NUMBERS = {"i32", "i64", "i8", "u8", "u4"}
 
 ROPE = {"inv_freq": (1.0, 0.3, 0.07), "offset": 0, "factor": 1.0, "interleaved": False}
 

@@ -100,10 +100,11 @@ def test_a_memory_begins_anew_at_position_0_and_goes_back(tmp_path: Path) -> Non
     np.testing.assert_allclose(floats(run(runtime, range(12), chunk=12, slot=1)), floats(whole), rtol=1e-5)
 
 
-def test_decay() -> None:
-    x, a_log, bias = [[1.0, -2, 3, 0]], [log(2), log(3), 99], [0.5, 0, -3, 1]
+@pytest.mark.parametrize(("log_of", "a"), [(True, [log(2), log(3), 99]), (False, [-2, -3, 99])])
+def test_decay(log_of: bool, a: list[float]) -> None:
+    x, bias = [[1.0, -2, 3, 0]], [0.5, 0, -3, 1]
     plus = [log(1 + exp(z)) for z in (1.5, -2, 0, 1)]
-    (found,) = compute("decay", x, weights=[a_log, bias], attrs={"heads": 2, "bound": 0.0})
+    (found,) = compute("decay", x, weights=[a, bias], attrs={"heads": 2, "bound": 0.0, "log": log_of})
     assert found == pytest.approx([-2 * plus[0], -2 * plus[1], -3 * plus[2], -3 * plus[3]])
-    (found,) = compute("decay", x, weights=[a_log, bias], attrs={"heads": 2, "bound": -5.0})
+    (found,) = compute("decay", x, weights=[a, bias], attrs={"heads": 2, "bound": -5.0, "log": log_of})
     assert found == pytest.approx([-5 / (1 + exp(-z)) for z in (2 * 1.5, 2 * -2, 0, 3)])

@@ -18,7 +18,7 @@ ERRORS = {
 }  # fmt: skip
 
 #: Types of whole numbers, and of powers of two.
-NUMBERS = {"i64": [-1000, 7], "i8": [-128, 127], "u8": [0, 255], "u4": [0, 15], "e8m0": [0.25, 4]}
+NUMBERS = {"i32": [-1000, 7], "i64": [-1000, 7], "i8": [-128, 127], "u8": [0, 255], "u4": [0, 15], "e8m0": [0.25, 4]}
 
 #: Where the halves of a block lie that its values are multiplied with.
 HALVES = {

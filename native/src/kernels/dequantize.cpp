@@ -142,8 +142,9 @@ void nvfp4(const uint8_t* p, float* out) {
     }
 }
 
-void i64(const uint8_t* p, float* out) {
-    int64_t x;
+template <typename Integer>
+void integer(const uint8_t* p, float* out) {
+    Integer x;
     std::memcpy(&x, p, sizeof(x));
     *out = float(x);
 }
@@ -166,7 +167,8 @@ void values(const Matrix& w, int64_t row, float* out) {
         case DType::F32: std::memcpy(out, p, size_t(w.cols) * sizeof(float)); return;
         case DType::BF16: return blocks([](const uint8_t* q, float* o) { *o = bfloat_at(q); });
         case DType::F16: return blocks([](const uint8_t* q, float* o) { *o = half_at(q); });
-        case DType::I64: return blocks(i64);
+        case DType::I32: return blocks(integer<int32_t>);
+        case DType::I64: return blocks(integer<int64_t>);
         case DType::E4M3: return blocks([](const uint8_t* q, float* o) { *o = float_of_e4m3(*q); });
         case DType::E8M0: return blocks([](const uint8_t* q, float* o) { *o = float_of_e8m0(*q); });
         case DType::E2M1: return blocks(e2m1);

@@ -14,7 +14,7 @@ namespace colibri {
 
 // Storage types of weights. Names and block sizes are those of compute/checkpoint.py.
 enum class DType : uint8_t {
-    F32, BF16, F16, I64, E4M3, E8M0, E2M1, I8, U8, U4,
+    F32, BF16, F16, I32, I64, E4M3, E8M0, E2M1, I8, U8, U4,
     Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4,
 };
 

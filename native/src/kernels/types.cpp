@@ -9,10 +9,11 @@ namespace {
 
 constexpr TypeInfo kTypes[] = {
     {DType::F32, "f32", 1, 4, ActType::F32},       {DType::BF16, "bf16", 1, 2, ActType::F32},
-    {DType::F16, "f16", 1, 2, ActType::F32},       {DType::I64, "i64", 1, 8, ActType::F32},
-    {DType::E4M3, "e4m3", 1, 1, ActType::F32},     {DType::E8M0, "e8m0", 1, 1, ActType::F32},
-    {DType::E2M1, "e2m1", 2, 1, ActType::F32},     {DType::I8, "i8", 1, 1, ActType::F32},
-    {DType::U8, "u8", 1, 1, ActType::F32},         {DType::U4, "u4", 2, 1, ActType::F32},
+    {DType::F16, "f16", 1, 2, ActType::F32},       {DType::I32, "i32", 1, 4, ActType::F32},
+    {DType::I64, "i64", 1, 8, ActType::F32},       {DType::E4M3, "e4m3", 1, 1, ActType::F32},
+    {DType::E8M0, "e8m0", 1, 1, ActType::F32},     {DType::E2M1, "e2m1", 2, 1, ActType::F32},
+    {DType::I8, "i8", 1, 1, ActType::F32},         {DType::U8, "u8", 1, 1, ActType::F32},
+    {DType::U4, "u4", 2, 1, ActType::F32},
     {DType::Q8_0, "q8_0", 32, 34, ActType::Q8},    {DType::Q4_0, "q4_0", 32, 18, ActType::Q8},
     {DType::Q4_1, "q4_1", 32, 20, ActType::F32},   {DType::Q5_0, "q5_0", 32, 22, ActType::Q8},
     {DType::Q5_1, "q5_1", 32, 24, ActType::F32},   {DType::Q2_K, "q2_k", 256, 84, ActType::Q8K},

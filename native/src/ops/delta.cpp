@@ -91,7 +91,7 @@ void run_delta(const Step& s, const Instruction& now) {
 
 struct DecayParams : Params {
     float bound;               // 0: there is none
-    std::vector<float> rates;  // exp(a_log), of each head
+    std::vector<float> rates;  // of each head
 };
 
 std::unique_ptr<Params> check_decay(Inspection& at) {
@@ -102,9 +102,13 @@ std::unique_ptr<Params> check_decay(Inspection& at) {
     params->bound = at.number("bound", 0);
     at.vector(0, -1);
     at.vector(1, at.width(0));
-    const Weight& a_log = at.weight(0);
-    if (a_log.cols() < heads) at.refuse("weight '", a_log.name, "' has ", a_log.cols(), " values for ", heads, " heads");
-    for (int64_t h = 0; h < heads; h++) params->rates.push_back(std::exp(a_log.vector[static_cast<size_t>(h)]));
+    const Weight& a = at.weight(0);
+    const bool log = at.flag("log");
+    if (a.cols() < heads) at.refuse("weight '", a.name, "' has ", a.cols(), " values for ", heads, " heads");
+    for (int64_t h = 0; h < heads; h++) {
+        const float value = a.vector[static_cast<size_t>(h)];
+        params->rates.push_back(log ? std::exp(value) : -value);
+    }
     return params;
 }
 

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from colibri.compute.checkpoint import Checkpoint, open_checkpoint
+from colibri.compute.gguf_names import gguf_name
 from colibri.compute.load import declare, load_runtime
 from colibri.compute.runtime import Runtime
 from colibri.errors import CheckpointError
 from colibri.testing.checkpoints import seeded_weights, write_checkpoint, write_gguf
 from colibri.testing.drive import greedy, logits_of, together
 from colibri.testing.interpreter import InterpretedRuntime
-from colibri_qwen.checkpoint import QwenConfig, gguf_name
+from colibri_qwen.checkpoint import QwenConfig
 from colibri_qwen.graph import build_graph
 
 DATA = Path(__file__).parent / "data"
@@ -78,7 +79,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             if format == "safetensors":
                 made[key] = write_checkpoint(folder, config, weights, dtype=dtype, shards=shards)
             else:
-                renamed = {gguf_name(name): array for name, array in weights.items()}
+                renamed = {gguf_name(name, {})[0]: array for name, array in weights.items()}
                 made[key] = write_gguf(folder / "model.gguf", gguf_metadata(config), renamed, dtype=dtype)
         return made[key]
 

@@ -240,10 +240,3 @@ def test_tables_of_hashes_are_checked(table: str, values: list[int], tmp_path: P
     folder = written(tmp_path, config_of("qwen4_exp"), weights | {name: np.array(values)})
     with pytest.raises(CheckpointError, match=r"ple\.ple_embedding\."):
         plan_of(folder)
-
-
-def test_a_gguf_file_of_these_models_is_refused_in_words(tmp_path: Path) -> None:
-    checkpoint = msgspec.structs.replace(open_checkpoint(DATA / "qwen3_next"), format="gguf")
-    checkpoint = msgspec.structs.replace(checkpoint, metadata={"general.architecture": "qwen3_next"})
-    with pytest.raises(CheckpointError, match="safetensors"):
-        declare(Qwen(), checkpoint)

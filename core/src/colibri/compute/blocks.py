@@ -40,7 +40,8 @@ def draft_streams(g: Graph, token: Value, hidden: Value, token_w: W, hidden_w: W
 class Latent(Struct, frozen=True):
     """The sizes of an attention over latents: `rank` numbers stand for all heads' keys and values of a position; `nope` of a
     head's query values meet them, `rope` meet a rotated key that heads share. `rotation` None leaves that key as it is.
-    `compressed`: queries are made from a latent of their own."""
+    `compressed`: queries are made from a latent of their own. `split`: the up-projections of keys, transposed, and of values
+    are stored apart."""
 
     heads: int
     nope: int
@@ -50,19 +51,25 @@ class Latent(Struct, frozen=True):
     scale: float
     rotation: Rope | None = None
     compressed: bool = True
+    split: bool = False
 
 
 def latent_attention(
-    g: Graph, q: Value, latent: Value, key: Value | None, kv_b: W, c: Latent, *, layer: object, select: Value | None = None
+    g: Graph, q: Value, latent: Value, key: Value | None, w: Scope, c: Latent, *, layer: object, select: Value | None = None
 ) -> Value:
     """Multi-head latent attention (https://arxiv.org/abs/2405.04434, section 2.1) in its absorbed form: keys and values
-    are never expanded, the up-projection kv_b [heads * (nope + v_dim), rank] is applied to queries and results instead.
+    are never expanded, their up-projections are applied to queries and results instead.
 
     q [rows, heads * (nope + rope)], latent [rows, rank], key [rows, rope] (None where rope is 0) -> [rows, heads * v_dim].
+    `w` holds kv_b_proj [heads * (nope + v_dim), rank], or k_b_proj [heads * rank, nope] and v_b_proj [heads * v_dim, rank].
     """
     width, stride = c.nope + c.rope, c.nope + c.v_dim
     plain = g.slice(q, 0, c.nope, group=width) if c.rope else q
-    query = g.linear_groups(plain, kv_b, c.heads, rows=c.nope, stride=stride, transposed=True)
+    if c.split:
+        query = g.linear_groups(plain, w.w("k_b_proj.weight", c.heads * c.rank, c.nope), c.heads, rows=c.rank)
+    else:
+        kv_b = w.matrix("kv_b_proj.weight", c.heads * stride)
+        query = g.linear_groups(plain, kv_b, c.heads, rows=c.nope, stride=stride, transposed=True)
     if key is not None:
         turned = g.slice(q, c.nope, c.rope, group=width)
         if c.rotation is not None:
@@ -70,6 +77,8 @@ def latent_attention(
         query, latent = g.concat(query, turned, groups=c.heads), g.concat(latent, key)
     state = g.kv(layer, 1, c.rank + c.rope, 0)
     mixed = g.attention(query, latent, state=state, scale=c.scale, v_dim=c.rank, select=select)
+    if c.split:
+        return g.linear_groups(mixed, w.w("v_b_proj.weight", c.heads * c.v_dim, c.rank), c.heads, rows=c.v_dim)
     return g.linear_groups(mixed, kv_b, c.heads, rows=c.v_dim, first=c.nope, stride=stride)
 
 
@@ -135,13 +144,15 @@ def balanced_moe(g: Graph, x: Value, w: Scope, c: Routing, how: Glu = SWIGLU) ->
 
 
 class Delta(Struct, frozen=True):
-    """The sizes of a delta attention: `kernel` taps of its convolutions, and the `bound` of its decay, 0 for none."""
+    """The sizes of a delta attention: `kernel` taps of its convolutions, and the `bound` of its decay, 0 for none. `log`: its
+    rates are stored as logarithms."""
 
     heads: int
     head_dim: int
     kernel: int
     eps: float
     bound: float = 0.0
+    log: bool = True
 
 
 def channel_delta(g: Graph, x: Value, w: Scope, c: Delta, *, gate: Value, layer: object) -> Value:
@@ -160,8 +171,8 @@ def channel_delta(g: Graph, x: Value, w: Scope, c: Delta, *, gate: Value, layer:
 
     q, k, v = (convolved(name) for name in "qkv")
     f = g.linear(g.linear(x, w["f_a_proj.weight"]), w["f_b_proj.weight"])
-    a_log = w.tensor("A_log")
-    decay = g.decay(f, g.weight(a_log.reshaped(a_log.values)), w["dt_bias"], c.heads, bound=c.bound)
+    a = w.tensor("A_log")
+    decay = g.decay(f, g.weight(a.reshaped(a.values)), w["dt_bias"], c.heads, bound=c.bound, log=c.log)
     beta = g.sigmoid(g.linear(x, w["b_proj.weight"]))
     y = g.delta(q, k, v, decay, beta, heads=c.heads, state=g.memory((layer, "delta"), width * c.head_dim))
     return g.rms_norm(y, w["o_norm.weight"], c.eps, group=c.head_dim) * g.sigmoid(gate)

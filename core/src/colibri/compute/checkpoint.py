@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from ..errors import CheckpointError
 
 #: Storage type -> (values per block, bytes per block). Block types hold whole blocks along the last dimension. `e8m0` is the
-#: power of two 2^(byte - 127), `u4` and `u8` are unsigned codes that scales give a meaning, `i64` is for tables.
+#: power of two 2^(byte - 127), `u4` and `u8` are unsigned codes that scales give a meaning, `i32` and `i64` are for tables.
 BLOCKS: dict[str, tuple[int, int]] = {
     "f32": (1, 4),
     "bf16": (1, 2),
     "f16": (1, 2),
+    "i32": (1, 4),
     "i64": (1, 8),
     "e4m3": (1, 1),
     "e8m0": (1, 1),

@@ -14,25 +14,40 @@ T = TypeVar("T")
 
 
 class Config:
-    """The keys of config.json, or of a GGUF file's metadata below its architecture's name. A null counts as absent."""
+    """The keys of config.json. A null counts as absent. `names` holds what the file calls keys that it has by other names,
+    `made` the values of those that it says in other words."""
 
-    def __init__(self, values: Mapping[str, Any], file: Path, prefix: str = "", *, gguf: bool = False) -> None:
-        self.values, self.file, self.prefix, self.gguf = values, file, prefix, gguf
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        file: Path,
+        prefix: str = "",
+        names: Mapping[str, str] | None = None,
+        made: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.values, self.file, self.prefix, self.names, self.made = values, file, prefix, names or {}, made or {}
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> Config:
-        """The configuration of a checkpoint of either format."""
+    def of(cls, checkpoint: Checkpoint, names: Mapping[str, str] | None = None) -> Config:
+        """The configuration of a checkpoint of either format, by the keys of config.json. `names`: what GGUF files call
+        keys of this family's, besides those of gguf_names.KEYS."""
         if checkpoint.format == "gguf":
-            return cls(checkpoint.metadata, checkpoint.path, f"{checkpoint.model_type}.", gguf=True)
+            from .gguf_names import gguf_config  # it builds on this module
+
+            return gguf_config(checkpoint, names or {})
         return cls(checkpoint.config, checkpoint.path / "config.json")
+
+    def given(self, **made: Any) -> Config:
+        """The same with these values, which the file says in other words; None takes one away."""
+        return Config(self.values, self.file, self.prefix, self.names, {**self.made, **made})
 
     def error(self, key: str, reason: str) -> CheckpointError:
         """An error about one key."""
-        return CheckpointError(f"{self.prefix}{key} {reason}", file=self.file)
+        return CheckpointError(f"{self.prefix}{self.names.get(key, key)} {reason}", file=self.file)
 
     def get(self, key: str) -> Any:
         """The raw value, or None."""
-        return self.values.get(self.prefix + key)
+        return self.made[key] if key in self.made else self.values.get(self.prefix + self.names.get(key, key))
 
     def spelling(self, *keys: str) -> str:
         """Of several names of one value the first that is there, or else the first."""
@@ -94,14 +109,14 @@ class Config:
     def split(self, key: str, parts: int, whole_key: str, whole: int) -> int:
         """whole / parts, as the two keys gave them: the parts must divide the whole."""
         if whole % parts:
-            raise self.error(key, f"is {parts}, which does not divide {whole_key}, {whole}")
+            raise self.error(key, f"is {parts}, which does not divide {self.names.get(whole_key, whole_key)}, {whole}")
         return whole // parts
 
     def part(self, key: str) -> Config | None:
         """An object inside the configuration, with keys named `key.x` in errors; None if absent."""
         value = self.get(key)
-        if value is None:
-            return None
+        if value is None or isinstance(value, Config):
+            return value
         if not isinstance(value, dict):
             raise self.error(key, f"must be an object, not {_short(value)}")
         prefix = f"{self.prefix}{key}."

@@ -12,6 +12,7 @@ from functools import partial
 
 from ..errors import CheckpointError, PluginError
 from .checkpoint import BLOCKS, Checkpoint, Tensor
+from .gguf_names import find_gguf
 from .operations import KV, Experts, Memory, Operations, Rows, Value, W
 from .plan import Attr, Bank, Node, Plan, State, Weight
 from .quantised import find_tensor
@@ -75,10 +76,12 @@ class Scope:
 
 class Graph(Operations):
     """A forward pass under construction. `find` says where a weight lies: by default, under its name in the checkpoint,
-    quantised or not; a family that reads files with other names sets its own."""
+    quantised or not, or in a GGUF file under what that is called there; a family that reads files with other names sets
+    its own."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.find: Callable[[str], Tensor] = partial(find_tensor, checkpoint)
+        gguf = checkpoint.format == "gguf"
+        self.find: Callable[[str], Tensor] = partial(find_gguf, checkpoint, {}) if gguf else partial(find_tensor, checkpoint)
         self._file = checkpoint.path
         self._tensors: dict[str, Tensor] = {}
         self._weights: dict[str, W] = {}

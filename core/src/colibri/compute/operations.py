@@ -434,14 +434,15 @@ class Operations:
         attrs: dict[str, Attr] = {"heads": heads, "key_heads": key_heads}
         return self._add("delta", (q, k, v, decay, beta), v.width, states=(state.index,), attrs=attrs)
 
-    def decay(self, x: Value, a_log: W, bias: W, heads: int, *, bound: float = 0.0) -> Value:
-        """The log of a decay: -exp(a_log) * softplus(x + bias), or bound * sigmoid(exp(a_log) * (x + bias))."""
-        if heads < 1 or x.width % heads or len(a_log.shape) != 1 or a_log.shape[0] < heads:
-            raise self._misfit("decay", a_log.name, f"has shape {list(a_log.shape)}, [{heads}] or more is needed")
+    def decay(self, x: Value, a: W, bias: W, heads: int, *, bound: float = 0.0, log: bool = True) -> Value:
+        """The log of a decay: -r * softplus(x + bias), or bound * sigmoid(r * (x + bias)), where a head's rate r is exp(a),
+        without `log` -a."""
+        if heads < 1 or x.width % heads or len(a.shape) != 1 or a.shape[0] < heads:
+            raise self._misfit("decay", a.name, f"has shape {list(a.shape)}, [{heads}] or more is needed")
         if bias.shape != (x.width,):
             raise self._misfit("decay", bias.name, f"has shape {list(bias.shape)}, [{x.width}] is needed")
-        attrs: dict[str, Attr] = {"heads": heads, "bound": float(bound)}
-        return self._add("decay", (x,), x.width, weights=(a_log, bias), attrs=attrs)
+        attrs: dict[str, Attr] = {"heads": heads, "bound": float(bound), "log": log}
+        return self._add("decay", (x,), x.width, weights=(a, bias), attrs=attrs)
 
     def ngram(
         self,

@@ -84,9 +84,9 @@ Sequences. Each appends to its own state at the row's position, then looks at wh
                                                         length 1 (x / sqrt(sum(x^2) + 1e-6)), q is divided by sqrt(dk);
                                                         S *= exp(decay) (per head, or per head and row of S);
                                                         S += k (beta (v - S.T k)).T; y = S.T q. Heads share keys in runs
-    decay(x; a_log [>= heads], bias [width]) heads, bound
-                                                        -exp(a_log) * softplus(x + bias) with one a_log a head; with a bound
-                                                        bound * sigmoid(exp(a_log) * (x + bias))
+    decay(x; a [>= heads], bias [width]) heads, bound, log
+                                                        -r * softplus(x + bias) with one rate r a head, or with a bound
+                                                        bound * sigmoid(r * (x + bias)); r is -a, with `log` exp(a)
     ngram(; table, …) states: tokens  heads, eos, multipliers, sizes, offsets
                                                         hashed n-grams of the last tokens, `heads` rows of the table (its
                                                         parts one below the other) for each n from 2 to as many as there

@@ -30,15 +30,13 @@ class Rope(Struct, frozen=True):
 def rope_for(
     config: Config, head_dim: int, context: int, *, partial: float = 1.0, layers: str = "", theta: str = "rope_theta"
 ) -> Rope:
-    """The rotation that config.json or GGUF metadata asks for. `context` is the model's own limit in tokens, `partial` the
+    """The rotation that a configuration asks for. `context` is the model's own limit in tokens, `partial` the
     part of a head that is rotated where the file does not say. Where kinds of layers differ, `layers` is what
     rope_parameters calls this kind, and `theta` the key that older files have for its base.
 
-    Reads rope_theta, rope_scaling and rope_parameters, or GGUF's rope.* keys; scalings default, linear, llama3 and yarn.
+    Reads rope_theta, rope_scaling, rope_parameters and rotary_dim; scalings default, linear, llama3 and yarn.
     Raises CheckpointError naming the key.
     """
-    if config.gguf:
-        return _from_gguf(config, head_dim, context)
     rules = config.part("rope_parameters") or config.part("rope_scaling") or Config({}, config.file, "rope_scaling.")
     own = rules.part(layers) if layers else None
     rules = own or rules
@@ -46,28 +44,13 @@ def rope_for(
         base = config.number(theta)
     else:
         base = rules.number("rope_theta", 10000.0)
-    part = rules if rules.get("partial_rotary_factor") is not None else config
-    dims = _rotated(config, head_dim * part.number("partial_rotary_factor", partial), head_dim)
+    if config.get("rotary_dim") is not None:
+        dims = _rotated(config, config.size("rotary_dim"), head_dim)
+    else:
+        part = rules if rules.get("partial_rotary_factor") is not None else config
+        dims = _rotated(config, head_dim * part.number("partial_rotary_factor", partial), head_dim)
     kind = rules.word("rope_type", rules.word("type", "default"))
     return _scaled(kind, rules, base, dims, head_dim, context)
-
-
-def _from_gguf(config: Config, head_dim: int, context: int) -> Rope:
-    theta = config.number("rope.freq_base", 10000.0)
-    dims = _rotated(config, config.size("rope.dimension_count", head_dim, most=head_dim), head_dim)
-    kind = config.word("rope.scaling.type", "none")
-    if kind not in ("none", "linear", "yarn"):
-        raise config.error("rope.scaling.type", f"{kind[:32]!r} is unknown; none, linear and yarn can be computed")
-    names = {
-        "factor": "factor",
-        "original_context_length": "original_max_position_embeddings",
-        "attn_factor": "attention_factor",
-        "yarn_beta_fast": "beta_fast",
-        "yarn_beta_slow": "beta_slow",
-    }
-    prefix = f"{config.prefix}rope.scaling."
-    found = {f"{prefix}{name}": config.get(f"rope.scaling.{theirs}") for theirs, name in names.items()}
-    return _scaled("default" if kind == "none" else kind, Config(found, config.file, prefix), theta, dims, head_dim, context)
 
 
 def _rotated(config: Config, dims: float, head_dim: int) -> int:
@@ -89,8 +72,8 @@ def _scaled(kind: str, rules: Config, theta: float, dims: int, head_dim: int, co
         inv_freq = _llama3(inv_freq, rules)
     elif kind == "yarn":
         inv_freq, factor = _yarn(inv_freq, rules, theta, dims, context)
-    elif kind != "default":
-        raise rules.error("rope_type", f"{kind[:32]!r} is unknown; default, linear, llama3 and yarn can be computed")
+    elif kind not in ("default", "none"):
+        raise rules.error(rules.spelling("rope_type", "type"), f"{kind[:32]!r} is unknown; default, linear, llama3 and yarn can be computed")
     # The published models were trained with single-precision frequencies; rounding here gives every platform the same.
     return Rope(head_dim, tuple(struct.unpack("f", struct.pack("f", f))[0] for f in inv_freq), factor)
 

@@ -11,6 +11,8 @@ from colibri.compute.config import Config
 from colibri.compute.operations import Glu
 from colibri.compute.rope import Rope, rope_for
 
+from .gguf import as_published
+
 
 class Compression(Struct, frozen=True):
     """What a layer sees of the past behind its window: one row for every `every` positions. `chosen`: only those rows that
@@ -56,8 +58,8 @@ class V4Config(Struct, frozen=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> V4Config:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
-        config = Config.of(checkpoint)
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
+        config = as_published(checkpoint)
         _check(config)
         layers = config.size("num_hidden_layers", most=4096)
         heads, head_dim = config.size("num_attention_heads", most=65536), config.size("head_dim", most=65536)
@@ -141,8 +143,7 @@ def _ropes(config: Config, head_dim: int) -> tuple[Rope, Rope]:
         bases = [(both.part(name) or Config({}, config.file, f"{both.prefix}{name}."), "rope_theta") for name in _ROPES]
     else:  # the hub's one scaling is for layers with compression
         bases = [(config, "rope_theta"), (config, "compress_rope_theta")]
-        values = {key: value for key, value in config.values.items() if key not in ("rope_scaling", "rope_parameters")}
-        plain = Config(values, config.file)
+        plain = config.given(rope_scaling=None, rope_parameters=None)
     for part, key in bases:
         part.number(key)  # no base is too well known to be written down
     main, compress = _ROPES

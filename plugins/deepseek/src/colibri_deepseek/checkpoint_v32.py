@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from colibri.compute.blocks import Index, Latent, Routing
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
+from colibri.compute.gguf_names import model_type
 from colibri.compute.rope import Rope, rope_for
+
+from .gguf import ARCHITECTURES, as_published
 
 
 class V32Config(Struct, frozen=True):
@@ -28,8 +31,8 @@ class V32Config(Struct, frozen=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> V32Config:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
-        config = Config.of(checkpoint)
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
+        config = as_published(checkpoint)
         _check(config)
         context = config.size("max_position_embeddings")
         nope, turned = config.size("qk_nope_head_dim", most=65536), config.size("qk_rope_head_dim", most=65536)
@@ -44,8 +47,9 @@ class V32Config(Struct, frozen=True):
                 rank=config.size("kv_lora_rank", most=65536),
                 scale=float((nope + turned) ** -0.5 * _sharpness(config)),
                 rotation=replace(rope, interleaved=config.flag("rope_interleave", True)),
+                split=checkpoint.format == "gguf",
             ),
-            index=_index(config, rope) if checkpoint.model_type == "deepseek_v32" else None,
+            index=_index(config, rope) if model_type(checkpoint, ARCHITECTURES) == "deepseek_v32" else None,
             routing=_routing(config),
             vocab=config.size("vocab_size"),
             eps=config.number("rms_norm_eps", 1e-6),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from colibri.compute.blocks import draft_streams
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import model_type
 from colibri.compute.graph import Graph
 
 from . import graph_v32
 from .checkpoint import V4Config
+from .gguf import ARCHITECTURES
 from .graph import collapse, layer
 
 
 def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     """Declare the draft head of `checkpoint`; false where there is none."""
-    build = _build_v4 if checkpoint.model_type == "deepseek_v4" else graph_v32.build_draft
+    build = _build_v4 if model_type(checkpoint, ARCHITECTURES) == "deepseek_v4" else graph_v32.build_draft
     return build(checkpoint, g)
 
 

@@ -3,14 +3,18 @@ with hyper-connections; experts that follow from the token in the first layers, 
 
 from __future__ import annotations
 
+from functools import partial
+
 from colibri.compute.blocks import gated_mlp, hyper_connection
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import find_gguf, model_type
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Rows, Value, W
 from colibri.compute.rope import Rope
 
 from . import graph_v32
 from .checkpoint import Compression, V4Config
+from .gguf import ARCHITECTURES, NAMES
 
 #: The names of a gated block's three matrices.
 _GATED = ("w1", "w3", "w2")
@@ -18,12 +22,14 @@ _GATED = ("w1", "w3", "w2")
 
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
-    build = _build_v4 if checkpoint.model_type == "deepseek_v4" else graph_v32.build_graph
+    build = _build_v4 if model_type(checkpoint, ARCHITECTURES) == "deepseek_v4" else graph_v32.build_graph
     build(checkpoint, g)
 
 
 def _build_v4(checkpoint: Checkpoint, g: Graph) -> None:
     c = V4Config.of(checkpoint)
+    if checkpoint.format == "gguf":
+        g.find = partial(find_gguf, checkpoint, NAMES)
     g.context(c.context)
     embedding = g.w("embed.weight", rows=c.vocab)
     x = g.tile(g.embed(g.tokens, embedding), c.streams.n)

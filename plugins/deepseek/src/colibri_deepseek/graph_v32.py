@@ -12,6 +12,7 @@ from colibri.compute.blocks import (
     lightning_index,
 )
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import has_layer
 from colibri.compute.graph import Graph
 from colibri.compute.operations import Value
 
@@ -36,7 +37,7 @@ def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     c = V32Config.of(checkpoint)
     last = len(c.dense)
     w = g.scope(f"model.layers.{last}")
-    if not checkpoint.has(f"{w.prefix}."):
+    if not has_layer(checkpoint, last, w.prefix):
         return False
     g.context(c.context)
     embedding = g.w("model.embed_tokens.weight", rows=c.vocab)
@@ -57,7 +58,7 @@ def _layer(g: Graph, x: Value, c: V32Config, i: int, *, dense: bool) -> Value:
         asked, keys, weights = lightning_index(g, h, hidden, own.scope("indexer"), c.index)
         state = g.rows((i, "index"), c.index.head_dim)
         select = g.select(asked, keys, weights, state=state, budget=c.index.budget)
-    y = latent_attention(g, q, latent, key, own["kv_b_proj.weight"], c.latent, layer=i, select=select)
+    y = latent_attention(g, q, latent, key, own, c.latent, layer=i, select=select)
     x = x + g.linear(y, own["o_proj.weight"])
     h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps)
     return x + (gated_mlp(g, h, mlp) if dense else balanced_moe(g, h, mlp, c.routing))

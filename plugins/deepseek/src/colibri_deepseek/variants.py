@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from colibri.compute.gguf_names import model_type
 from colibri.family import Capabilities, Variant
 
+from .gguf import ARCHITECTURES
 from .markup import DSML
 
 if TYPE_CHECKING:
@@ -29,10 +31,12 @@ def variant_of(checkpoint: Checkpoint) -> Variant | None:
 
     V3.2 and V3.2-Exp have the same configuration. Only the former's vocabulary has the token its calls are written with.
     """
-    if checkpoint.model_type == "deepseek_v4":
-        return V4
-    if checkpoint.model_type != "deepseek_v32":
-        return None
+    kind = model_type(checkpoint, ARCHITECTURES)
+    if kind != "deepseek_v32":
+        return V4 if kind == "deepseek_v4" else None
+    if checkpoint.format == "gguf":
+        tokens = checkpoint.metadata.get("tokenizer.ggml.tokens")
+        return V3_2_EXP if isinstance(tokens, list) and DSML.token not in tokens else V3_2
     with contextlib.suppress(OSError):
         if DSML.token.encode() not in (checkpoint.path / "tokenizer.json").read_bytes():
             return V3_2_EXP

@@ -8,8 +8,11 @@ from msgspec.structs import replace
 from colibri.compute.blocks import Delta, Index, Latent, Routing, Streams
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
+from colibri.compute.gguf_names import model_type
 from colibri.compute.operations import Glu
 from colibri.compute.rope import Rope, rope_for
+
+from .gguf import ARCHITECTURES, as_published
 
 #: Words for layers that attend to positions, and for those that keep a memory.
 _ATTENTION = {
@@ -45,11 +48,11 @@ class GlmConfig(Struct, frozen=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> GlmConfig:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
-        whole = Config.of(checkpoint)
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
+        whole = as_published(checkpoint)
         config = whole.text()
         _check(config)
-        flash = str(checkpoint.model_type).startswith("glm5_next")
+        flash, gguf = model_type(checkpoint, ARCHITECTURES).startswith("glm5_next"), checkpoint.format == "gguf"
         layers = config.size("num_hidden_layers", most=4096)
         kinds = _kinds(config, layers) if flash else ("sparse",) * layers
         eps = config.number("rms_norm_eps", 1e-5)
@@ -71,11 +74,12 @@ class GlmConfig(Struct, frozen=True):
                 rank=config.size("kv_lora_rank", most=65536),
                 scale=float((nope + turned) ** -0.5),
                 rotation=rope,
+                split=gguf,
             ),
             latent_eps=eps if flash else 1e-6,
             index=_index(config, rope, pool),
             pool=pool,
-            delta=_delta(config, eps) if flash else None,
+            delta=replace(_delta(config, eps), log=not gguf) if flash else None,
             streams=_streams(config, eps) if flash else None,
             routing=_routing(config),
             glu=Glu(limit=config.number("swiglu_limit")) if flash else Glu(),

@@ -18,6 +18,7 @@ from colibri.compute.blocks import (
     lightning_index,
 )
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import has_layer
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
 
@@ -45,7 +46,7 @@ def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     c = replace(GlmConfig.of(checkpoint), streams=None)
     last = len(c.attention)
     w = g.scope(f"{c.prefix}.layers.{last}")
-    if not checkpoint.has(f"{w.prefix}."):
+    if not has_layer(checkpoint, last, w.prefix):
         return False
     g.context(c.context)
     embedding = g.w(f"{c.prefix}.embed_tokens.weight", rows=c.vocab)
@@ -70,7 +71,7 @@ def _layer(
         hidden, q, latent, key = latent_projections(g, h, own, c.latent, c.latent_eps)
         if attention == "full":
             select = _choice(g, h, hidden, own.scope("indexer"), c, layer=i)
-        y = latent_attention(g, q, latent, key, own["kv_b_proj.weight"], c.latent, layer=i, select=select)
+        y = latent_attention(g, q, latent, key, own, c.latent, layer=i, select=select)
     x = write(g.linear(y, own["o_proj.weight"]))
     h, write = _connection(g, x, w, "hc_ffn", c)
     h = g.rms_norm(h, w["post_attention_layernorm.weight"], c.eps)

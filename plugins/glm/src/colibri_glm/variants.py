@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from colibri.compute.gguf_names import chat_template, model_type
 from colibri.errors import CheckpointError
 from colibri.family import Capabilities, Variant
+
+from .gguf import ARCHITECTURES
 
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
@@ -38,16 +41,19 @@ _TEMPLATE = 1 << 20
 def variant_of(checkpoint: Checkpoint) -> Variant | None:
     """Which variant a checkpoint is, None if it is not of this family. Raises CheckpointError for a chat template that
     can't be read."""
-    if checkpoint.model_type in ("glm5_next", "glm5_next_text"):
+    kind = model_type(checkpoint, ARCHITECTURES)
+    if kind in ("glm5_next", "glm5_next_text"):
         return GLM_5_3_FLASH
-    if checkpoint.model_type != "glm_moe_dsa":
+    if kind != "glm_moe_dsa":
         return None
     # The configurations of GLM-5 to GLM-5.3 look the same; only the template of 5.3 has a word for a low effort.
     return GLM_5_3 if re.search(r"\blow\b", _template(checkpoint), re.IGNORECASE) else GLM_5_2
 
 
 def _template(checkpoint: Checkpoint) -> str:
-    """The chat template beside the model, "" if there is none."""
+    """The chat template beside the model, or in a GGUF file; "" if there is none."""
+    if checkpoint.format == "gguf":
+        return chat_template(checkpoint)
     file = checkpoint.path / "chat_template.jinja"
     try:
         with file.open("rb") as stream:

@@ -9,9 +9,11 @@ from colibri import hookimpl
 from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
+from colibri.compute.gguf_names import model_type
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import linear, output, prompt
+from .gguf import ARCHITECTURES
 from .variants import BY_MODEL_TYPE, KIMI_K3, VARIANTS
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Kimi:
         return VARIANTS
 
     def variant_for(self, checkpoint: Checkpoint) -> Variant | None:
-        return BY_MODEL_TYPE.get(checkpoint.model_type or "") if checkpoint.format == "safetensors" else None
+        return BY_MODEL_TYPE.get(model_type(checkpoint, ARCHITECTURES))
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
         return TokenizerSpec(str(checkpoint.beside("tokenizer.json", "tiktoken.model")), splits=_SPLITS)

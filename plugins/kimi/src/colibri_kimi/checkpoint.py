@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from colibri.compute.blocks import Delta, Latent, Routing
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.operations import SWIGLU, Glu
+
+from .gguf import as_published
 
 #: What the words for a layer's attention say of it: whether it is delta attention.
 _ATTENTION = {"linear_attention": True, "mamba": True, "full_attention": False, "attention": False}
@@ -22,7 +25,8 @@ class KimiConfig(Struct, frozen=True):
     `delta_layers` and `expert_layers` say of each layer whether its attention is delta attention and whether it has experts.
     `full_gate`: the gate of delta attention is one matrix. `gated`: latent attention has a gate too. `latent`: experts work
     on a latent, which is normed behind them with `latent_norm`. `residual_block`: layers read, by attention, the states that
-    the residual had before every so many of them besides its last; 0: only that.
+    the residual had before every so many of them besides its last; 0: only that. `joint_scores`: the weights of a state's
+    norm are part of those that score it.
     """
 
     prefix: str
@@ -41,11 +45,12 @@ class KimiConfig(Struct, frozen=True):
     latent_norm: bool
     glu: Glu
     residual_block: int
+    joint_scores: bool
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> KimiConfig:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
-        whole = Config.of(checkpoint)
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
+        whole, gguf = as_published(checkpoint), checkpoint.format == "gguf"
         config = whole.text()
         layers = config.size("num_hidden_layers", most=4096)
         eps = config.number("rms_norm_eps")
@@ -59,15 +64,16 @@ class KimiConfig(Struct, frozen=True):
             context=config.size(config.spelling("model_max_length", "max_position_embeddings"), 1 << 20),
             delta_layers=_delta_layers(config, linear, layers),
             expert_layers=_expert_layers(config, layers),
-            delta=_delta(config, linear, eps),
+            delta=replace(_delta(config, linear, eps), log=not gguf),
             full_gate=linear.flag("use_full_rank_gate", False),
-            attention=_attention(config),
+            attention=replace(_attention(config), split=gguf),
             gated=config.flag("mla_use_output_gate", False),
             routing=_routing(config),
             latent=latent,
             latent_norm=latent and config.flag("latent_moe_use_norm", False),
             glu=_glu(config),
             residual_block=config.size("attn_res_block_size", 0, least=0),
+            joint_scores=gguf,
         )
 
 

@@ -3,6 +3,8 @@ latent attention without positions, and of Kimi K3, which adds attention over th
 
 from __future__ import annotations
 
+from functools import partial
+
 from colibri.compute.blocks import (
     attend_residuals,
     balanced_routes,
@@ -12,10 +14,12 @@ from colibri.compute.blocks import (
     latent_projections,
 )
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import find_gguf
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
 
 from .checkpoint import KimiConfig
+from .gguf import names_of
 
 #: The latents' norms have an epsilon of their own, that no configuration names.
 LATENT_EPS = 1e-6
@@ -24,6 +28,8 @@ LATENT_EPS = 1e-6
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
     c = KimiConfig.of(checkpoint)
+    if checkpoint.format == "gguf":
+        g.find = partial(find_gguf, checkpoint, names_of(c.delta_layers))
     g.context(c.context)
     model = g.scope(f"{c.prefix}model")
     embedding = g.w(f"{c.prefix}model.embed_tokens.weight", rows=c.vocab)
@@ -34,7 +40,8 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
         """What is read of the residual: of its states before earlier blocks and its own by their scores."""
 
         def score(row: Value) -> Value:
-            return g.linear(g.rms_norm(row, w[f"{name}_norm.weight"], c.eps), w[f"{name}_proj.weight"])
+            norm = None if c.joint_scores else w[f"{name}_norm.weight"]
+            return g.linear(g.rms_norm(row, norm, c.eps), w.w(f"{name}_proj.weight", 1, row.width))
 
         return attend_residuals(g, [*earlier, x], score)
 
@@ -68,8 +75,7 @@ def _delta(g: Graph, x: Value, w: Scope, c: KimiConfig, layer: int) -> Value:
 def _latent(g: Graph, x: Value, w: Scope, c: KimiConfig, layer: int) -> Value:
     a = c.attention
     _, q, latent, key = latent_projections(g, x, w, a, LATENT_EPS)
-    kv_b = g.w(f"{w.prefix}.kv_b_proj.weight", rows=a.heads * (a.nope + a.v_dim))
-    y = latent_attention(g, q, latent, key, kv_b, a, layer=layer)
+    y = latent_attention(g, q, latent, key, w, a, layer=layer)
     return y * g.sigmoid(g.linear(x, w["g_proj.weight"])) if c.gated else y
 
 

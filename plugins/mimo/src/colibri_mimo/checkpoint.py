@@ -12,6 +12,8 @@ from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
 from colibri.compute.rope import Rope, rope_for
 
+from .gguf import as_published
+
 #: What transformers' words for layers say of them: whether they have a window, and whether they have experts.
 _WINDOWED = {"sliding_attention": True, "full_attention": False, "attention": False}
 _EXPERTS = {"sparse": True, "dense": False}
@@ -46,8 +48,8 @@ class MimoConfig(Struct, frozen=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> MimoConfig:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
-        config = Config.of(checkpoint).text()
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
+        config = as_published(checkpoint).text()
         config.only("hidden_act", "silu")
         config.without("attention_bias")
         layers = config.size("num_hidden_layers", most=4096)
@@ -62,7 +64,7 @@ class MimoConfig(Struct, frozen=True):
             context=context,
             attention=tuple(windowed if has_window else full for has_window in has_windows),
             expert_layers=_layers(config, layers, "moe_layer_freq", "mlp_layer_types", _EXPERTS),
-            shards=full.kv_heads,
+            shards=1 if checkpoint.format == "gguf" else full.kv_heads,
             value_scale=config.number("attention_value_scale", 1.0),
             routing=_routing(config),
         )
@@ -71,7 +73,7 @@ class MimoConfig(Struct, frozen=True):
     def draft(cls, checkpoint: Checkpoint) -> MimoConfig:
         """The numbers of a draft head: those of a model with one layer, which has a window. Raises CheckpointError naming
         the file and the key."""
-        c, config = cls.of(checkpoint), Config.of(checkpoint).text()
+        c, config = cls.of(checkpoint), as_published(checkpoint).text()
         attention = _windowed(config, c.context, _full(config, c.context))
         return replace(c, attention=(attention,), expert_layers=(False,))
 

@@ -35,7 +35,7 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
 
 def attend(g: Graph, checkpoint: Checkpoint, x: Value, w: Scope, c: MimoConfig, a: Attention, i: int) -> Value:
     """Layer i's attention over x."""
-    fused = f"{w.prefix}.qkv_proj.weight"
+    fused = f"blk.{i}.attn_qkv.weight" if checkpoint.format == "gguf" else f"{w.prefix}.qkv_proj.weight"
     if fused in checkpoint.tensors or checkpoint.config.get("attention_projection_layout") == "fused_qkv":
         q, k, v = _from_shards(g, x, find_shards(checkpoint, fused, c.shards), a)
     else:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from colibri.compute.gguf_names import chat_template, model_type
 from colibri.family import Capabilities, Variant
+
+from .gguf import ARCHITECTURES
 
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
@@ -31,11 +34,15 @@ _READ = 4 << 20
 
 
 def variant_of(checkpoint: Checkpoint) -> Variant | None:
-    """Which model a checkpoint is, None if it is not of this family. V2.5 and V2.6 differ in their templates only."""
-    if checkpoint.model_type == "mimo_v2_flash":
-        return MIMO_V2_FLASH
-    if checkpoint.model_type != "mimo_v2":
+    """Which model a checkpoint is, None if it is not of this family. V2.5 and V2.6 differ in their templates only. GGUF files
+    have one architecture for all: in those of V2-Flash, q, k and v are apart."""
+    kind = model_type(checkpoint, ARCHITECTURES)
+    if kind == "mimo_v2_flash" or (checkpoint.format == "gguf" and "blk.0.attn_q.weight" in checkpoint.tensors):
+        return MIMO_V2_FLASH if kind else None
+    if kind != "mimo_v2":
         return None
+    if checkpoint.format == "gguf":
+        return MIMO_V2_5 if PERSONA in chat_template(checkpoint) else MIMO_V2_6
     return MIMO_V2_5 if any(_mentions_persona(checkpoint, name) for name in _TEMPLATES) else MIMO_V2_6
 
 

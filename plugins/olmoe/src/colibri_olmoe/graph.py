@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.graph import Graph
 from colibri.compute.operations import Value
 
-from .checkpoint import OlmoeConfig, find_gguf
+from .checkpoint import OlmoeConfig
 
 
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
     c = OlmoeConfig.of(checkpoint)
-    if checkpoint.format == "gguf":
-        g.find = partial(find_gguf, checkpoint)
     g.context(c.context)
 
     def clip(x: Value) -> Value:

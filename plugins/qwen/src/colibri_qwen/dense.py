@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from colibri.compute.blocks import gated_mlp
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.graph import Graph
 
-from .checkpoint import QwenConfig, find_gguf
+from .checkpoint import QwenConfig
 
 
 def build_dense(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
     c = QwenConfig.of(checkpoint)
-    if checkpoint.format == "gguf":
-        g.find = partial(find_gguf, checkpoint)
     g.context(c.context)
     embedding = g.w("model.embed_tokens.weight", rows=c.vocab)
     x = g.embed(g.tokens, embedding)

@@ -3,23 +3,26 @@ chooses what attention sees, and embeddings of n-grams."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from colibri.compute.blocks import draft_streams
-from colibri.compute.checkpoint import Checkpoint, Tensor
+from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
+from colibri.errors import CheckpointError
 
-from .hybrid import delta_net, feed_forward, gated_attention
-from .hybrid_checkpoint import FlashNextConfig
+from .hybrid import delta_net, feed_forward, gated_attention, read
+from .hybrid_checkpoint import FlashNextConfig, Ngrams
 
 
 def build_flash_next(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
     c = FlashNextConfig.of(checkpoint)
     base = c.base
+    table = "ple.ple_embedding.ngram_embedding.shard_0.weight"
+    read(checkpoint, g, {f"{base.root}.layers.{i}.{table}": "per_layer_token_embd.weight" for i in c.ngrams.layers})
     g.context(base.context)
     embedding = g.w(f"{base.root}.embed_tokens.weight", rows=base.vocab)
     x = g.tile(g.embed(g.tokens, embedding), c.streams)
@@ -46,9 +49,9 @@ def build_flash_next_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     base, layer = c.base, w.scope("layers.0")
     g.context(base.context)
     embedding = g.w(f"{base.root}.embed_tokens.weight", rows=base.vocab)
-    token = g.rms_norm(g.embed(g.tokens, embedding), w["pre_fc_norm_embedding.weight"], base.eps, unit=True)
+    token = g.rms_norm(g.embed(g.tokens, embedding), w["pre_fc_norm_embedding.weight"], base.eps, unit=base.unit)
     streams = g.given(c.streams * embedding.shape[1])
-    hidden = g.rms_norm(streams, w["pre_fc_norm_hidden.weight"], base.eps, unit=True)  # over all of them at once
+    hidden = g.rms_norm(streams, w["pre_fc_norm_hidden.weight"], base.eps, unit=base.unit)  # over all of them at once
     x = draft_streams(g, token, hidden, w["fc_embedding.weight"], w["fc_hidden.weight"], c.streams)
     h, write = gated_streams(g, x, layer.scope("attn_hyper_connection"), c)
     x = write(gated_attention(g, h, layer, base, 0, select=index(g, h, layer.scope("self_attn.indexer"), c, 0)))
@@ -62,7 +65,7 @@ def build_flash_next_draft(checkpoint: Checkpoint, g: Graph) -> bool:
 def gated_streams(g: Graph, x: Value, w: Scope, c: FlashNextConfig) -> tuple[Value, Callable[[Value], Value]]:
     """What a block reads of the streams [rows, n * width], their mean after a gate for each value, and how its answer is
     written back: every stream gets a share of it, from 0 to 2 times the whole."""
-    normed = g.rms_norm(x, w["hc_norm.weight"], c.base.eps, group=x.width // c.streams, unit=True)
+    normed = g.rms_norm(x, w["hc_norm.weight"], c.base.eps, group=x.width // c.streams, unit=c.base.unit)
     down = g.silu(g.linear(normed, w["input_mix_weight_down.weight"]) * (1 / c.streams))
     gates = g.sigmoid(g.linear(down, w.matrix("input_mix_weight_up.weight", x.width)))
 
@@ -78,12 +81,15 @@ def index(g: Graph, x: Value, w: Scope, c: FlashNextConfig, i: int) -> Value:
     incomplete run."""
     how, eps = c.indexer, c.base.eps
     rope = msgspec.structs.replace(c.base.rope, head_dim=how.dim)
-    both = g.linear(x, w.matrix("index_qk_proj.weight", (how.heads + 1) * how.dim))
-    q, k = g.slice(both, 0, how.heads * how.dim), g.slice(both, how.heads * how.dim, how.dim)
-    q = g.rope(g.rms_norm(q, w["q_layernorm.weight"], eps, group=how.dim, unit=True), rope)
+    if how.apart:
+        q, k = g.linear(x, w.matrix("q_proj.weight", how.heads * how.dim)), g.linear(x, w["k_proj.weight"])
+    else:
+        both = g.linear(x, w.matrix("index_qk_proj.weight", (how.heads + 1) * how.dim))
+        q, k = g.slice(both, 0, how.heads * how.dim), g.slice(both, how.heads * how.dim, how.dim)
+    q = g.rope(g.rms_norm(q, w["q_layernorm.weight"], eps, group=how.dim, unit=c.base.unit), rope)
     raw = g.rows((i, "index keys"), how.dim, window=how.every)
     pooled = g.rows((i, "index"), how.dim, every=how.every)
-    g.pool(k, raw=raw, pooled=pooled, norm=w["k_layernorm.weight"], eps=eps, unit=True, rope=rope)
+    g.pool(k, raw=raw, pooled=pooled, norm=w["k_layernorm.weight"], eps=eps, unit=c.base.unit, rope=rope)
     return g.select(q, state=pooled, budget=how.budget, expand=True)
 
 
@@ -98,25 +104,29 @@ def ngram_embedding(g: Graph, x: Value, w: Scope, c: FlashNextConfig, i: int) ->
         state=g.rows((i, "tokens"), 1, window=how.orders),
         heads=how.heads,
         eos=how.eos,
-        multipliers=_integers(e.tensor("layer_multipliers"), how.orders, (1 << 63) // c.base.vocab),
-        sizes=_integers(e.tensor("ngram_heads_vocab_sizes"), count, 1 << 40),
-        offsets=_integers(e.tensor("ngram_heads_offsets"), count, 1 << 40),
+        multipliers=_integers(e, how, "layer_multipliers", how.orders, (1 << 63) // c.base.vocab),
+        sizes=_integers(e, how, "ngram_heads_vocab_sizes", count, 1 << 40),
+        offsets=_integers(e, how, "ngram_heads_offsets", count, 1 << 40),
     )
     key = g.linear(found, w.matrix("key_proj.weight", x.width))
-    key = g.rms_norm(key, w["norm_key.weight"], eps, group=width, unit=True)
-    query = g.rms_norm(x, w["norm_query.weight"], eps, group=width, unit=True)
+    key = g.rms_norm(key, w["norm_key.weight"], eps, group=width, unit=c.base.unit)
+    query = g.rms_norm(x, w["norm_query.weight"], eps, group=width, unit=c.base.unit)
     match = g.activate(g.sum(key * query, width) * width**-0.5, "root", 1e-6)
     value = g.linear(found, w.matrix("value_proj.weight", width))
     y = g.tile(value, c.streams) * g.sigmoid(match)
     taps = w.w("conv1d.weight", x.width, how.kernel)
     state = g.rows((i, "ngrams"), x.width, window=(how.kernel - 1) * how.orders + 1)
-    normed = g.rms_norm(y, w["norm_conv.weight"], eps, group=width, unit=True)
+    normed = g.rms_norm(y, w["norm_conv.weight"], eps, group=width, unit=c.base.unit)
     return y + g.silu(g.conv(normed, taps, state=state, dilation=how.orders))
 
 
-def _integers(tensor: Tensor, count: int, limit: int) -> list[int]:
-    """What a table of `count` whole numbers from 0 to below `limit` holds."""
-    found = [int(value) for value in tensor.numbers()]
-    if tensor.dtype != "i64" or len(found) != count or not all(0 <= value < limit for value in found):
-        raise tensor.error(f"must hold {count} whole numbers from 0 to below {limit}")
+def _integers(w: Scope, how: Ngrams, name: str, count: int, limit: int) -> Sequence[int]:
+    """`count` whole numbers from 0 to below `limit`, of a table or of the configuration."""
+    found = how.numbers.get(name)
+    table = None if found is not None else w.tensor(name)
+    if table is not None:
+        found = tuple(int(value) for value in table.numbers()) if table.dtype == "i64" else ()
+    if found is None or len(found) != count or not all(0 <= value < limit for value in found):
+        reason = f"must hold {count} whole numbers from 0 to below {limit}"
+        raise table.error(reason) if table is not None else CheckpointError(f"{name} {reason}")
     return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import model_type
 from colibri.compute.graph import Graph
 from colibri.errors import CheckpointError
 
 from .dense import build_dense
 from .flash_next import build_flash_next, build_flash_next_draft
+from .gguf import ARCHITECTURES
 from .hybrid import build_hybrid, build_hybrid_draft
 
 #: By `model_type`: that of the whole model, or that of its language model alone.
@@ -32,7 +34,7 @@ _DRAFTS = {
 
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
-    build = _BUILDERS.get(checkpoint.model_type or "")
+    build = _BUILDERS.get(model_type(checkpoint, ARCHITECTURES))
     if build is None:
         raise CheckpointError(f"its model_type is none of {', '.join(_BUILDERS)}", file=checkpoint.path)
     build(checkpoint, g)
@@ -40,5 +42,5 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
 
 def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     """Declare the draft head of `checkpoint` on `g`; false where there is none."""
-    build = _DRAFTS.get(checkpoint.model_type or "")
+    build = _DRAFTS.get(model_type(checkpoint, ARCHITECTURES))
     return build is not None and build(checkpoint, g)

@@ -1,86 +1,105 @@
 """The forward pass of Qwen3-Next and of Qwen3.5 to Qwen3.8: gated delta networks (https://arxiv.org/abs/2412.06464), and
-gated attention in every fourth layer or so, with experts or without.
-
-Norms multiply by 1 + weight, but for the one within the delta network.
-"""
+gated attention in every fourth layer or so, with experts or without."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from colibri.compute.blocks import draft_input, gated_mlp
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.gguf_names import find_gguf
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
 
+from .gguf import NAMES, draft_scopes
 from .hybrid_checkpoint import DeltaNet, HybridConfig
 
 
 def build_hybrid(checkpoint: Checkpoint, g: Graph) -> None:
     """Declare the forward pass of `checkpoint` on `g`. Raises CheckpointError for a file that does not fit its config."""
     c = HybridConfig.of(checkpoint)
+    read(checkpoint, g)
     g.context(c.context)
     embedding = g.w(f"{c.root}.embed_tokens.weight", rows=c.vocab)
     x = g.embed(g.tokens, embedding)
     for i in range(len(c.linear)):
         x = _layer(g, x, g.scope(f"{c.root}.layers.{i}"), c, i)
-    x = g.hidden(g.rms_norm(x, g.w(f"{c.root}.norm.weight"), c.eps, unit=True))
+    x = g.hidden(g.rms_norm(x, g.w(f"{c.root}.norm.weight"), c.eps, unit=c.unit))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
 
 
 def build_hybrid_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     """Declare the draft head of `checkpoint`, a layer with attention; false where there is none."""
-    if not checkpoint.has("mtp."):
+    scopes = draft_scopes(checkpoint)
+    if scopes is None:
         return False
-    c, w = HybridConfig.draft(checkpoint), g.scope("mtp")
+    c, w = HybridConfig.draft(checkpoint), g.scope(scopes[0])
+    read(checkpoint, g)
     g.context(c.context)
     embedding = g.w(f"{c.root}.embed_tokens.weight", rows=c.vocab)
     token_norm, hidden_norm = w["pre_fc_norm_embedding.weight"], w["pre_fc_norm_hidden.weight"]
-    x = draft_input(g, embedding, token_norm, hidden_norm, w["fc.weight"], c.eps, unit=True)
-    x = g.rms_norm(_layer(g, x, w.scope("layers.0"), c, 0), w["norm.weight"], c.eps, unit=True)
+    x = draft_input(g, embedding, token_norm, hidden_norm, w["fc.weight"], c.eps, unit=c.unit)
+    x = g.rms_norm(_layer(g, x, g.scope(scopes[1]), c, 0), w["norm.weight"], c.eps, unit=c.unit)
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
     return True
 
 
+def read(checkpoint: Checkpoint, g: Graph, names: Mapping[str, str] = NAMES) -> None:
+    """Let `g` find the weights of a GGUF file, where they are called by `names` too."""
+    if checkpoint.format == "gguf":
+        g.find = partial(find_gguf, checkpoint, {**NAMES, **names})
+
+
 def _layer(g: Graph, x: Value, w: Scope, c: HybridConfig, i: int) -> Value:
     """The residual behind layer i."""
-    h = g.rms_norm(x, w["input_layernorm.weight"], c.eps, unit=True)
+    h = g.rms_norm(x, w["input_layernorm.weight"], c.eps, unit=c.unit)
     x = x + (delta_net(g, h, w, c, i) if c.linear[i] else gated_attention(g, h, w, c, i))
-    h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps, unit=True)
+    h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps, unit=c.unit)
     return x + feed_forward(g, h, w, c, i)
 
 
 def delta_net(g: Graph, x: Value, layer: Scope, c: HybridConfig, i: int) -> Value:
     """Layer i's gated delta network over x. Value heads share key heads in runs."""
     w, d = layer.scope("linear_attn"), c.delta
-    mixed, z, b, a = (_grouped_inputs if d.grouped else _inputs)(g, x, w, d)
+    mixed, z = _mixed(g, x, w, d)
+    b, a = _rates(g, x, w, d)
     width = 2 * d.keys + d.values
     mixed = g.silu(g.conv(mixed, w.w("conv1d.weight", width, d.kernel), state=g.rows((i, "conv"), width, window=d.kernel)))
     q, k, v = g.slice(mixed, 0, d.keys), g.slice(mixed, d.keys, d.keys), g.slice(mixed, 2 * d.keys, d.values)
-    decay = g.decay(a, w["A_log"], w["dt_bias"], d.value_heads)
+    if d.turns:
+        share = d.value_heads // d.key_heads
+        q, k = g.tile(q, share), g.tile(k, share)
+    decay = g.decay(a, w["A_log"], w["dt_bias"], d.value_heads, log=d.log)
     memory = g.memory((i, "delta"), d.key_dim * d.values)
     y = g.delta(q, k, v, decay, g.sigmoid(b), heads=d.value_heads, state=memory)
     y = g.rms_norm(y, w["norm.weight"], c.eps, group=d.value_dim)
     return g.linear(y * g.activate(z, d.gate), w["out_proj.weight"])
 
 
-def _inputs(g: Graph, x: Value, w: Scope, d: DeltaNet) -> tuple[Value, Value, Value, Value]:
-    """Queries, keys and values side by side, the gate, and what beta and decay are made of."""
-    sizes = {"qkv": 2 * d.keys + d.values, "z": d.values, "b": d.value_heads, "a": d.value_heads}
-    qkv, z, b, a = (g.linear(x, w.matrix(f"in_proj_{name}.weight", size)) for name, size in sizes.items())
-    return qkv, z, b, a
-
-
-def _grouped_inputs(g: Graph, x: Value, w: Scope, d: DeltaNet) -> tuple[Value, Value, Value, Value]:
-    """The same from projections whose rows lie by key head: its query, its key, and its value heads' values and gates;
-    their betas and decays."""
-    share = d.value_heads // d.key_heads
-    values = share * d.value_dim
+def _mixed(g: Graph, x: Value, w: Scope, d: DeltaNet) -> tuple[Value, Value]:
+    """Queries, keys and values side by side, and the gate. Where the projection's rows lie by key head, each has its query,
+    its key, and its value heads' values and gates."""
+    if not d.grouped:
+        qkv = g.linear(x, w.matrix("in_proj_qkv.weight", 2 * d.keys + d.values))
+        return qkv, g.linear(x, w.matrix("in_proj_z.weight", d.values))
+    values = d.values // d.key_heads
     run = 2 * (d.key_dim + values)
     qkvz = g.linear(x, w.matrix("in_proj_qkvz.weight", d.key_heads * run))
-    ba = g.linear(x, w.matrix("in_proj_ba.weight", 2 * d.value_heads))
     q, k = (g.slice(qkvz, at, d.key_dim, group=run) for at in (0, d.key_dim))
     v, z = (g.slice(qkvz, at, values, group=run) for at in (2 * d.key_dim, 2 * d.key_dim + values))
+    return g.concat(q, k, v), z
+
+
+def _rates(g: Graph, x: Value, w: Scope, d: DeltaNet) -> tuple[Value, Value]:
+    """What beta and decay are made of."""
+    if not d.joint:
+        b, a = (g.linear(x, w.matrix(f"in_proj_{name}.weight", d.value_heads)) for name in "ba")
+        return b, a
+    share = d.value_heads // d.key_heads
+    ba = g.linear(x, w.matrix("in_proj_ba.weight", 2 * d.value_heads))
     b, a = (g.slice(ba, at, share, group=2 * share) for at in (0, share))
-    return g.concat(q, k, v), z, b, a
+    return b, a
 
 
 def gated_attention(g: Graph, x: Value, layer: Scope, c: HybridConfig, i: int, select: Value | None = None) -> Value:
@@ -89,8 +108,8 @@ def gated_attention(g: Graph, x: Value, layer: Scope, c: HybridConfig, i: int, s
     both = g.linear(x, w.matrix("q_proj.weight", 2 * c.heads * c.head_dim))
     q, gate = (g.slice(both, at, c.head_dim, group=2 * c.head_dim) for at in (0, c.head_dim))
     k, v = (g.linear(x, w.matrix(f"{name}_proj.weight", c.kv_heads * c.head_dim)) for name in "kv")
-    q = g.rope(g.rms_norm(q, w["q_norm.weight"], c.eps, group=c.head_dim, unit=True), c.rope)
-    k = g.rope(g.rms_norm(k, w["k_norm.weight"], c.eps, group=c.head_dim, unit=True), c.rope)
+    q = g.rope(g.rms_norm(q, w["q_norm.weight"], c.eps, group=c.head_dim, unit=c.unit), c.rope)
+    k = g.rope(g.rms_norm(k, w["k_norm.weight"], c.eps, group=c.head_dim, unit=c.unit), c.rope)
     y = g.attention(q, k, v, state=g.kv(i, c.kv_heads, c.head_dim), select=select)
     return g.linear(y * g.sigmoid(gate), w["o_proj.weight"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -9,8 +10,10 @@ from msgspec.structs import replace
 
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
+from colibri.compute.gguf_names import model_type
 from colibri.compute.rope import Rope, rope_for
-from colibri.errors import CheckpointError
+
+from .gguf import ARCHITECTURES, as_published
 
 #: What a layer mixes positions with, by the words of `layer_types`: whether that is a delta network.
 _LAYERS = {"linear_attention": True, "mamba": True, "full_attention": False, "attention": False}
@@ -23,7 +26,10 @@ _GATES: dict[str, Literal["silu", "sigmoid"]] = {"silu": "silu", "sigmoid": "sig
 
 class DeltaNet(Struct, frozen=True):
     """The sizes of a gated delta network: `kernel` taps of its convolution, and the activation of its output `gate`.
-    `grouped`: its input projections are two, with the rows of each key head together."""
+
+    `grouped`: the rows of queries, keys, values and gate lie together by key head, and `joint` those of betas and decays.
+    Value heads share key heads in runs, or by turns (`turns`). `log`: decays are stored as logarithms of rates.
+    """
 
     key_heads: int
     value_heads: int
@@ -32,6 +38,9 @@ class DeltaNet(Struct, frozen=True):
     kernel: int
     gate: Literal["silu", "sigmoid"]
     grouped: bool
+    joint: bool
+    turns: bool
+    log: bool
 
     @property
     def keys(self) -> int:
@@ -46,7 +55,8 @@ class DeltaNet(Struct, frozen=True):
 
 class HybridConfig(Struct, frozen=True):
     """The numbers of the forward pass. Names of tensors begin with `root`. Layer i mixes positions by a delta network where
-    `linear[i]`, by attention elsewhere; it has experts where `sparse[i]`, which lie in `fused` tensors or one by one."""
+    `linear[i]`, by attention elsewhere; it has experts where `sparse[i]`, which lie in `fused` tensors or one by one.
+    `unit`: norms multiply by 1 + weight, but for the one within the delta network."""
 
     root: str
     linear: tuple[bool, ...]
@@ -62,24 +72,21 @@ class HybridConfig(Struct, frozen=True):
     fused: bool
     vocab: int
     eps: float
+    unit: bool
     tied: bool
     context: int
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> HybridConfig:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
-        if checkpoint.format == "gguf":
-            raise CheckpointError(
-                "this model is read from its published safetensors files, not from GGUF", file=checkpoint.path
-            )
-        whole = Config.of(checkpoint)
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
+        whole = as_published(checkpoint)
         return _hybrid(checkpoint, whole, whole.text())
 
     @classmethod
     def draft(cls, checkpoint: Checkpoint) -> HybridConfig:
         """The numbers of the draft head: those of a model with one layer. Its experts may be stored in a way of their own.
         Raises CheckpointError naming the file and the key."""
-        config, c = Config.of(checkpoint).text(), cls.of(checkpoint)
+        config, c = as_published(checkpoint).text(), cls.of(checkpoint)
         if config.flag("mtp_use_dedicated_embeddings", False):
             raise config.error("mtp_use_dedicated_embeddings", "is true: heads that share the model's can be computed")
         fused = _fused(checkpoint, "mtp")
@@ -87,17 +94,20 @@ class HybridConfig(Struct, frozen=True):
 
 
 class Indexer(Struct, frozen=True):
-    """The sizes of the indexer: `budget` runs of `every` positions are attended to."""
+    """The sizes of the indexer: `budget` runs of `every` positions are attended to. `apart`: queries and keys have matrices
+    of their own."""
 
     heads: int
     dim: int
     budget: int
     every: int
+    apart: bool
 
 
 class Ngrams(Struct, frozen=True):
     """The sizes of n-gram embeddings: in which `layers` they are, `heads` rows for every n up to `orders`, from a table in
-    `parts`; n-grams reach back to a token `eos`; `kernel` taps of the convolution."""
+    `parts`; n-grams reach back to a token `eos`; `kernel` taps of the convolution. `numbers` holds those of the hashes where
+    the checkpoint has them in its configuration, not in tensors."""
 
     layers: frozenset[int]
     orders: int
@@ -105,6 +115,7 @@ class Ngrams(Struct, frozen=True):
     parts: int
     eos: int
     kernel: int
+    numbers: Mapping[str, tuple[int, ...]]
 
 
 class FlashNextConfig(Struct, frozen=True):
@@ -117,10 +128,11 @@ class FlashNextConfig(Struct, frozen=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> FlashNextConfig:
-        """Read config.json. Raises CheckpointError naming the file and the key."""
+        """Read the configuration. Raises CheckpointError naming the file and the key."""
         base = HybridConfig.of(checkpoint)
-        config = Config.of(checkpoint).text()
-        return cls(base, config.size("hc_count", 4, least=2, most=64), _indexer(config, base), _ngrams(config, base))
+        config = as_published(checkpoint).text()
+        indexer = _indexer(config, base, apart=checkpoint.format == "gguf")
+        return cls(base, config.size("hc_count", 4, least=2, most=64), indexer, _ngrams(config, base))
 
     @classmethod
     def draft(cls, checkpoint: Checkpoint) -> FlashNextConfig:
@@ -129,7 +141,7 @@ class FlashNextConfig(Struct, frozen=True):
 
 
 def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConfig:
-    kind = checkpoint.model_type or ""
+    kind, gguf = model_type(checkpoint, ARCHITECTURES), checkpoint.format == "gguf"
     flash = kind.startswith("qwen4")
     config.only("hidden_act", "silu")
     if config.flag("attention_bias", False):
@@ -151,13 +163,14 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
         kv_heads=kv_heads,
         head_dim=head_dim,
         rope=rope_for(config, head_dim, context, partial=1.0 if flash else 0.25),
-        delta=_delta(config, grouped=kind == "qwen3_next"),
+        delta=_delta(config, kind, gguf=gguf),
         experts=experts,
         top_k=config.size("num_experts_per_tok", most=experts) if experts else 0,
         norm_topk=config.flag("norm_topk_prob", True),
         fused=_fused(checkpoint, root),
         vocab=config.size("vocab_size"),
         eps=config.number("rms_norm_eps", 1e-6),
+        unit=not gguf,
         tied=whole.flag("tie_word_embeddings", config.flag("tie_word_embeddings", False)),
         context=context,
     )
@@ -184,7 +197,7 @@ def _sparse(config: Config, layers: int) -> tuple[bool, ...]:
     return tuple(i not in dense and (i + 1) % step == 0 for i in range(layers))
 
 
-def _delta(config: Config, *, grouped: bool) -> DeltaNet:
+def _delta(config: Config, kind: str, *, gguf: bool) -> DeltaNet:
     key_heads, value_heads = config.size("linear_num_key_heads"), config.size("linear_num_value_heads")
     config.split("linear_num_key_heads", key_heads, "linear_num_value_heads", value_heads)
     gate = config.word("output_gate_type", "silu")
@@ -197,11 +210,14 @@ def _delta(config: Config, *, grouped: bool) -> DeltaNet:
         value_dim=config.size("linear_value_head_dim"),
         kernel=config.size("linear_conv_kernel_dim", 4, most=64),
         gate=_GATES[gate],
-        grouped=grouped,
+        grouped=kind == "qwen3_next" and not gguf,
+        joint=kind == "qwen3_next",
+        turns=kind != "qwen3_next" and gguf,
+        log=not gguf,
     )
 
 
-def _indexer(config: Config, base: HybridConfig) -> Indexer:
+def _indexer(config: Config, base: HybridConfig, *, apart: bool) -> Indexer:
     if config.size("indexer_kv_heads", 1) != 1:
         raise config.error("indexer_kv_heads", "must be 1")
     dim, rotated = config.size("indexer_head_dim"), 2 * len(base.rope.inv_freq)
@@ -209,11 +225,12 @@ def _indexer(config: Config, base: HybridConfig) -> Indexer:
         raise config.error("indexer_head_dim", f"is {dim}, fewer values than the {rotated} that are rotated")
     every, budget = config.size("indexer_compress_ratio", most=4096), config.size("indexer_budget")
     runs = config.split("indexer_compress_ratio", every, "indexer_budget", budget)
-    return Indexer(heads=config.size("indexer_n_heads"), dim=dim, budget=runs, every=every)
+    return Indexer(heads=config.size("indexer_n_heads"), dim=dim, budget=runs, every=every, apart=apart)
 
 
 def _ngrams(config: Config, base: HybridConfig) -> Ngrams:
     layers = _numbers(config, "ple_layer_ids", 1, len(base.linear))  # counted from 1
+    tables = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets")
     ends = config.get("eos_token_id")
     if isinstance(ends, list) and ends:
         ends = ends[0]
@@ -226,6 +243,7 @@ def _ngrams(config: Config, base: HybridConfig) -> Ngrams:
         parts=config.size("split_ngram_parts", 512, most=65536),
         eos=ends if layers else 0,
         kernel=config.size("ple_conv_kernel_size", 4, most=64),
+        numbers={key: tuple(_numbers(config, key, 0, 1 << 62)) for key in tables if config.get(key) is not None},
     )
 
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from colibri.compute.gguf_names import chat_template, model_type
 from colibri.errors import CheckpointError
 from colibri.family import Capabilities, Variant
+
+from .gguf import ARCHITECTURES
 
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
@@ -43,7 +46,7 @@ _OTHERS = ("<think>", "<function=")
 def variant_of(checkpoint: Checkpoint) -> Variant | None:
     """Which model a checkpoint is, None if it is not of this family. Raises CheckpointError for a relative of one whose
     chat format nobody here knows."""
-    kind = _KINDS.get(checkpoint.model_type or "")
+    kind = _KINDS.get(model_type(checkpoint, ARCHITECTURES))
     return None if kind is None else kind(checkpoint)
 
 
@@ -94,6 +97,8 @@ class _TokenizerConfig(Struct):
 
 def _template(checkpoint: Checkpoint) -> str:
     """The chat template, from its own file or, as older models have it, from tokenizer_config.json; "" without either."""
+    if checkpoint.format == "gguf":
+        return chat_template(checkpoint)
     with contextlib.suppress(OSError):
         return (checkpoint.path / "chat_template.jinja").read_bytes().decode(errors="replace")
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):

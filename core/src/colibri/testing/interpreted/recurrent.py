@@ -53,10 +53,10 @@ def _unit(x: Matrix) -> Matrix:
 
 def _decay(step: Step, node: Node, x: Matrix) -> Matrix:
     heads, bound = attrs(node)["heads"], attrs(node)["bound"]
-    a_log, bias = step.weight(node, 0), step.weight(node, 1)
-    assert a_log is not None
+    a, bias = step.weight(node, 0), step.weight(node, 1)
+    assert a is not None
     assert bias is not None
-    rates = np.exp(a_log[:heads]).repeat(x.shape[1] // heads)
+    rates = (np.exp(a) if attrs(node)["log"] else -a)[:heads].repeat(x.shape[1] // heads)
     return bound * sigmoid(rates * (x + bias)) if bound else -rates * np.logaddexp(0, x + bias)
 
 
