@@ -84,14 +84,17 @@ class TokenizerSpec(Struct, frozen=True):
     files declare as added tokens need not be repeated, and what is given here wins over the files.
 
     Files of the latter two kinds do not say how text is normalised and split into words, or only by a label
-    (GGUF's `tokenizer.ggml.pre`): `splits` gives the pattern for each label the family knows, and for "tiktoken", as a
-    regular expression of the tokenizers library, and `nfc` says that text is brought into Unicode's normal form C first.
+    (GGUF's `tokenizer.ggml.pre`): `splits` gives for each label the family knows, and for "tiktoken", the pattern, as a
+    regular expression of the tokenizers library, or several, each applied to what the one before it made. `nfc` says that
+    text is brought into Unicode's normal form C first, `whole` that a text which is a word is that word, even where no
+    merges lead to it (always so in tiktoken's files).
     """
 
     file: str
     specials: Mapping[str, int] = {}
-    splits: Mapping[str, str] = {}
+    splits: Mapping[str, str | tuple[str, ...]] = {}
     nfc: bool = False
+    whole: bool = False
 
 
 class Family(Protocol):

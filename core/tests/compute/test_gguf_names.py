@@ -17,7 +17,9 @@ from colibri.testing.storage import values_of
 
 def checkpoint(folder: Path, metadata: dict[str, Any], arrays: dict[str, np.ndarray] | None = None) -> Checkpoint:
     facts = {"general.architecture": "heron", **{f"heron.{key}": value for key, value in metadata.items()}}
-    return open_checkpoint(write_gguf(folder / "x.gguf", facts, arrays or {"token_embd.weight": np.zeros((7, 4), np.float32)}))
+    return open_checkpoint(
+        write_gguf(folder / "x.gguf", facts, arrays or {"token_embd.weight": np.zeros((7, 4), np.float32)})
+    )
 
 
 def config(folder: Path, metadata: dict[str, Any], **names: str) -> Config:

@@ -101,7 +101,7 @@ def test_tied_embeddings(tmp_path: Path) -> None:
         ("glm_moe_dsa", {"vocab_size": 300},
          "tensor 'model.embed_tokens.weight': weight: has shape [256, 64], 300 rows are needed"),
         ("glm_moe_dsa", {"n_routed_experts": 9}, "tensor 'model.layers.1.mlp.gate.weight': weight: has shape [8, 64]"),
-        ("glm_moe_dsa", {"num_attention_heads": 5}, "kv_b_proj.weight': linear_groups: has 128 rows, no 5 runs of 16"),
+        ("glm_moe_dsa", {"num_attention_heads": 5}, "kv_b_proj.weight': weight: has shape [128, 32], 160 rows are needed"),
         ("glm_moe_dsa", {"index_head_dim": 32}, "k_norm.weight': rope: gives 16 values a row, no whole heads of 32"),
         ("glm_moe_dsa", {"kv_lora_rank": 33}, "kv_a_proj_with_mqa.weight': weight: has shape [40, 64], 41 rows are needed"),
         ("glm5_next", {"linear_attn_config": {"num_heads": 3}}, "q_conv1d.weight': has shape [64, 1, 4], [48, 4] is needed"),

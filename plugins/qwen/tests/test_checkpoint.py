@@ -40,7 +40,7 @@ def test_the_configuration_of_a_mixture() -> None:
     assert (c.linear, c.sparse) == ((True, True, True, False), (True,) * 4)
     assert (c.heads, c.kv_heads, c.head_dim, c.rope.head_dim, len(c.rope.inv_freq)) == (4, 2, 32, 32, 4)
     assert (c.experts, c.top_k, c.norm_topk, c.vocab, c.eps, c.tied, c.context) == (8, 2, True, 256, 1e-6, False, 4096)
-    assert c.delta == DeltaNet(2, 4, 16, 16, 4, "silu", grouped=False)
+    assert c.delta == DeltaNet(2, 4, 16, 16, 4, "silu", grouped=False, joint=False, turns=False, log=True)
     assert HybridConfig.of(opened(config_of("qwen3_next"))).delta.grouped
 
 
@@ -51,8 +51,8 @@ def test_a_dense_model_has_no_experts() -> None:
 
 def test_the_configuration_of_flash_next() -> None:
     c = FlashNextConfig.of(opened(config_of("qwen4_exp")))
-    assert (c.streams, c.indexer) == (4, Indexer(heads=12, dim=16, budget=2, every=4))
-    assert c.ngrams == Ngrams(frozenset({1}), orders=3, heads=2, parts=4, eos=3, kernel=4)
+    assert (c.streams, c.indexer) == (4, Indexer(heads=12, dim=16, budget=2, every=4, apart=False))
+    assert c.ngrams == Ngrams(frozenset({1}), orders=3, heads=2, parts=4, eos=3, kernel=4, numbers={})
     assert c.base.delta.gate == "sigmoid"
 
 

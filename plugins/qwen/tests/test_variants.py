@@ -92,4 +92,4 @@ def test_the_vocabulary_is_the_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     assert QWEN.tokenizer(folder(tmp_path)).file == str(tmp_path / "tokenizer.json")
     spec = QWEN.tokenizer(gguf({}, tmp_path / "m.gguf"))
-    assert (spec.file, list(spec.splits), spec.nfc) == (str(tmp_path / "m.gguf"), ["qwen2"], True)
+    assert (spec.file, list(spec.splits), spec.nfc) == (str(tmp_path / "m.gguf"), ["qwen2", "qwen35"], True)

@@ -137,7 +137,7 @@ def _from_gguf(file: Path, spec: TokenizerSpec) -> Vocabulary:
     model, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "gpt-2")
     if model != "gpt2":
         raise CheckpointError(f"metadata tokenizer.ggml.model is {model!r}; only byte-level BPE (gpt2) is read", file=file)
-    pattern = (_SPLITS | dict(spec.splits)).get(pre) if isinstance(pre, str) else None
+    pattern = {**_SPLITS, **spec.splits}.get(pre) if isinstance(pre, str) else None
     if pattern is None:
         raise CheckpointError(f"metadata tokenizer.ggml.pre is {pre!r}, a way to split text that is not known", file=file)
     tokens, types, merges = items("tokens", str), items("token_type", int), items("merges", str)
@@ -147,7 +147,8 @@ def _from_gguf(file: Path, spec: TokenizerSpec) -> Vocabulary:
     added = {token: id for id, (token, type) in enumerate(zip(tokens, types, strict=True)) if type in _ADDED_TYPES}
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     try:
-        encoder = _encoder(BPE(vocab=_encodable(words, added), merges=pairs), added, pattern, nfc=spec.nfc)
+        bpe = BPE(vocab=_encodable(words, added), merges=pairs, ignore_merges=spec.whole)
+        encoder = _encoder(bpe, added, pattern, nfc=spec.nfc)
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"metadata tokenizer.ggml.merges is malformed: {error}", file=file) from None
     return Vocabulary(encoder, words, added, frozenset(id for id in added.values() if types[id] == _CONTROL_TYPE))
@@ -168,7 +169,6 @@ def _from_ranks(file: Path, spec: TokenizerSpec) -> Vocabulary:
         if id in words:
             raise CheckpointError(f"gives a word the id {id}, which is that of the token {content!r}", file=file)
     merges = [(words[left], words[right]) for left, right in _merges(ranks)]
-    # A text that is a word is that word, even where no merges lead to it.
     bpe = BPE(vocab=_encodable(words, added), merges=merges, ignore_merges=True)
     return Vocabulary(_encoder(bpe, added, pattern, nfc=spec.nfc), words, added, hidden)
 
@@ -227,12 +227,13 @@ def _declared(file: Path, *, optional: bool) -> tuple[dict[str, int], frozenset[
 # What the formats share.
 
 
-def _encoder(bpe: BPE, added: Mapping[str, int], pattern: str, *, nfc: bool) -> Encoder:
+def _encoder(bpe: BPE, added: Mapping[str, int], pattern: str | tuple[str, ...], *, nfc: bool) -> Encoder:
     encoder = Encoder(bpe)
     if nfc:
         encoder.normalizer = NFC()
-    split = Split(Pattern(pattern), behavior="isolated")
-    encoder.pre_tokenizer = Chain([split, ByteLevel(add_prefix_space=False, use_regex=False)])
+    patterns = (pattern,) if isinstance(pattern, str) else pattern
+    splits = [Split(Pattern(one), behavior="isolated") for one in patterns]
+    encoder.pre_tokenizer = Chain([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
     encoder.add_tokens([AddedToken(token, normalized=False) for token in added if token.isspace()])
     return encoder
 

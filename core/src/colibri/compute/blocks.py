@@ -144,8 +144,8 @@ def balanced_moe(g: Graph, x: Value, w: Scope, c: Routing, how: Glu = SWIGLU) ->
 
 
 class Delta(Struct, frozen=True):
-    """The sizes of a delta attention: `kernel` taps of its convolutions, and the `bound` of its decay, 0 for none. `log`: its
-    rates are stored as logarithms."""
+    """The sizes of a delta attention: `kernel` taps of its convolutions, and the `bound` of its decay, 0 for none. `log`: rates
+    are stored as logarithms."""
 
     heads: int
     head_dim: int

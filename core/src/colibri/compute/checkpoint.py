@@ -194,7 +194,10 @@ class Checkpoint(Struct, frozen=True):
         return value if isinstance(value, str) else None
 
     def beside(self, *names: str) -> Path:
-        """The first of these files that lies in a model's folder. Raises CheckpointError if none does."""
+        """The first of these files that lies in a model's folder; a GGUF file has all of it within itself. Raises
+        CheckpointError if there is none."""
+        if self.format == "gguf":
+            return self.path
         for name in names:
             if (file := self.path / name).is_file():
                 return file

@@ -181,7 +181,7 @@ def open_file(path: Path) -> Checkpoint:
     total = metadata.get("split.tensors.count", len(tensors))
     if len(files) > 1 and total != len(tensors):
         raise CheckpointError(f"split.tensors.count is {total!r}, the shards hold {len(tensors)}", file=files[0])
-    return Checkpoint(path, "gguf", {}, metadata, tensors)
+    return Checkpoint(files[0], "gguf", {}, metadata, tensors)
 
 
 def read_header(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -200,10 +200,9 @@ def gguf_name(name: str, own: Mapping[str, str]) -> tuple[str, int | None]:
     """What a GGUF file calls the published tensor `name`, which may be one of its experts' slices: the name, and the
     expert's number. `own` holds what a family has besides: whole names, and what stands behind "model.layers.N.".
     Raises KeyError for a name that no table has."""
-    whole = own.get(name, WHOLE.get(name))
     match = _NAME.fullmatch(name)
-    if whole is not None or match is None:
-        return whole or {}[name], None
+    if name in own or match is None:
+        return own[name] if name in own else WHOLE[name], None
     expert = _EXPERT.search(match["rest"])
     rest = _EXPERT.sub("", match["rest"])
     names = {**LAYER, **own}

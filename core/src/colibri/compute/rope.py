@@ -73,7 +73,10 @@ def _scaled(kind: str, rules: Config, theta: float, dims: int, head_dim: int, co
     elif kind == "yarn":
         inv_freq, factor = _yarn(inv_freq, rules, theta, dims, context)
     elif kind not in ("default", "none"):
-        raise rules.error(rules.spelling("rope_type", "type"), f"{kind[:32]!r} is unknown; default, linear, llama3 and yarn can be computed")
+        raise rules.error(
+            rules.spelling("rope_type", "type"),
+            f"{kind[:32]!r} is unknown; default, linear, llama3 and yarn can be computed",
+        )
     # The published models were trained with single-precision frequencies; rounding here gives every platform the same.
     return Rope(head_dim, tuple(struct.unpack("f", struct.pack("f", f))[0] for f in inv_freq), factor)
 

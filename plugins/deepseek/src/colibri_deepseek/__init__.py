@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from colibri.compute.graph import Graph
     from colibri.hookspecs import FamilyRegistrar
 
+#: How text is split into words, by GGUF's labels for it: numbers first, then Chinese and Japanese, then all else.
+_SPLITS = dict.fromkeys(
+    ("deepseek-v3", "joyai-llm"),
+    (
+        r"\p{N}{1,3}",
+        r"[一-龥぀-ゟ゠-ヿ]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+)
+
 
 class DeepSeek:
     """DeepSeek V4 and V3.2."""
@@ -36,7 +47,7 @@ class DeepSeek:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), splits=_SPLITS)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=1.0 if variant == V4 else 0.95)

@@ -43,7 +43,10 @@ NAMES = {
     "ffn.gate.bias": "exp_probs_b.bias",
     "ffn.gate.tid2eid": "ffn_gate_tid2eid.weight",
     **{f"ffn.experts.{name}": f"ffn_{theirs}_exps" for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))},
-    **{f"ffn.shared_experts.{name}": f"ffn_{theirs}_shexp" for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))},
+    **{
+        f"ffn.shared_experts.{name}": f"ffn_{theirs}_shexp"
+        for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
+    },
 }
 
 

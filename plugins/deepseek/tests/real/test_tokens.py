@@ -14,3 +14,4 @@ class TestDeepSeek(TokensConformance):
     plugin = colibri_deepseek
     family = "deepseek"
     tokens = {"deepseek-v4": DATA / "deepseek-v4.json"}
+    gguf = {"deepseek-v4": ("deepseek4", "joyai-llm")}

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 #: The markers of the turns that are not the model's: where one begins, the model's turn has ended.
 _ROLES = ("<|user|>", "<|observation|>")
 
+#: How text is split into words, by GGUF's labels for it.
+_SPLITS = dict.fromkeys(
+    ("glm4", "glm5"),
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+
 
 class Glm:
     """GLM-5.2 and GLM-5.3."""
@@ -37,7 +43,7 @@ class Glm:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), splits=_SPLITS, whole=True)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=0.95)

@@ -14,3 +14,4 @@ class TestGlm(TokensConformance):
     plugin = colibri_glm
     family = "glm"
     tokens = {"glm-5.2": DATA / "glm-5.2.json", "glm-5.3-flash": DATA / "glm-5.3-flash.json"}
+    gguf = {"glm-5.2": ("glm-dsa", "glm4"), "glm-5.3-flash": ("glm5-next", "glm4")}

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 _WORD, _CONTRACTION = r"[^\r\n\p{L}\p{N}]?", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
-_SPLITS = {
-    "tiktoken": rf"[\p{{Han}}]+|{_WORD}{_UPPER}*{_LOWER}+{_CONTRACTION}|{_WORD}{_UPPER}+{_LOWER}*{_CONTRACTION}"
-    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-}
+_SPLITS = dict.fromkeys(
+    ("tiktoken", "kimi-k2"),
+    rf"[\p{{Han}}]+|{_WORD}{_UPPER}*{_LOWER}+{_CONTRACTION}|{_WORD}{_UPPER}+{_LOWER}*{_CONTRACTION}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
 
 
 class Kimi:
@@ -44,7 +45,7 @@ class Kimi:
         return BY_MODEL_TYPE.get(model_type(checkpoint, ARCHITECTURES))
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        return TokenizerSpec(str(checkpoint.beside("tokenizer.json", "tiktoken.model")), splits=_SPLITS)
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json", "tiktoken.model")), splits=_SPLITS, whole=True)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=1.0, top_p=0.95) if variant == KIMI_K3 else Sampling(temperature=0.6)

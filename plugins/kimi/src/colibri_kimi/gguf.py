@@ -20,7 +20,10 @@ _KEYS = {
 _NAMES = {
     "block_sparse_moe.gate": "ffn_gate_inp",
     "block_sparse_moe.gate.e_score_correction_bias": "exp_probs_b.bias",
-    **{f"block_sparse_moe.experts.{name}": f"ffn_{theirs}_exps" for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))},
+    **{
+        f"block_sparse_moe.experts.{name}": f"ffn_{theirs}_exps"
+        for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
+    },
     **{f"block_sparse_moe.shared_experts.{name}_proj": f"ffn_{name}_shexp" for name in ("gate", "up", "down")},
     **{f"block_sparse_moe.routed_expert_{name}_proj": f"ffn_routed_{name}" for name in ("down", "up")},
     "block_sparse_moe.routed_expert_norm": "ffn_routed_norm",
@@ -34,7 +37,9 @@ def names_of(delta_layers: tuple[bool, ...]) -> dict[str, str]:
     """What tensors are called besides what all families' are (see find_gguf). The gates of both kinds of attention have one
     published name."""
     gates = {True: "ssm_g", False: "attn_gate"}
-    named = {f"model.layers.{i}.self_attn.g_proj.weight": f"blk.{i}.{gates[one]}.weight" for i, one in enumerate(delta_layers)}
+    named = {
+        f"model.layers.{i}.self_attn.g_proj.weight": f"blk.{i}.{gates[one]}.weight" for i, one in enumerate(delta_layers)
+    }
     return {**_NAMES, **named}
 
 

@@ -14,3 +14,4 @@ class TestKimi(TokensConformance):
     plugin = colibri_kimi
     family = "kimi"
     tokens = {"kimi-k3": DATA / "kimi-k3.json"}
+    gguf = {"kimi-k3": ("kimi-k3", "kimi-k2")}

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from colibri.compute.graph import Graph
     from colibri.hookspecs import FamilyRegistrar
 
+#: How text is split into words, by GGUF's label for it.
+_SPLITS = {
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+}
+
 
 class Mimo:
     """MiMo-V2: mixtures of experts that see most of the text through a small window."""
@@ -35,7 +41,7 @@ class Mimo:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), splits=_SPLITS, nfc=True)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         return Sampling(temperature=0.8 if variant == MIMO_V2_FLASH else 1.0, top_p=0.95)

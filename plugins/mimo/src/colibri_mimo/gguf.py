@@ -19,7 +19,10 @@ def as_published(checkpoint: Checkpoint) -> Config:
         return config
     layers = config.size("num_hidden_layers", most=4096)
     windowed = layers_of(config, "hybrid_layer_pattern", int, layers)
-    heads = {(bool(kind), count) for kind, count in zip(windowed, layers_of(config, "num_key_value_heads", int, layers), strict=True)}
+    heads = {
+        (bool(kind), count)
+        for kind, count in zip(windowed, layers_of(config, "num_key_value_heads", int, layers), strict=True)
+    }
     if len(heads) != len(dict(heads)):
         raise config.error("num_key_value_heads", "must be the same in all layers with a window, and in all without")
     sinks = {windowed[i] for i in range(layers) if f"blk.{i}.attn_sinks.weight" in checkpoint.tensors}

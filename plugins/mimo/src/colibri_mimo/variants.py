@@ -34,8 +34,8 @@ _READ = 4 << 20
 
 
 def variant_of(checkpoint: Checkpoint) -> Variant | None:
-    """Which model a checkpoint is, None if it is not of this family. V2.5 and V2.6 differ in their templates only. GGUF files
-    have one architecture for all: in those of V2-Flash, q, k and v are apart."""
+    """Which model a checkpoint is, None if it is not of this family. V2.5 and V2.6 differ in their templates only. GGUF
+    files have one architecture for all: in those of V2-Flash, q, k and v are apart."""
     kind = model_type(checkpoint, ARCHITECTURES)
     if kind == "mimo_v2_flash" or (checkpoint.format == "gguf" and "blk.0.attn_q.weight" in checkpoint.tensors):
         return MIMO_V2_FLASH if kind else None

@@ -14,3 +14,4 @@ class TestMimo(TokensConformance):
     plugin = colibri_mimo
     family = "mimo"
     tokens = {"mimo-v2.6": DATA / "mimo-v2.6.json"}
+    gguf = {"mimo-v2.6": ("mimo2", "qwen2")}

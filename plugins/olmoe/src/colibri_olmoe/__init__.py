@@ -42,9 +42,7 @@ class Olmoe:
         return OLMOE if files.matches(checkpoint) else None
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        if checkpoint.format == "gguf":
-            return TokenizerSpec(str(checkpoint.path), specials=_SPECIALS, splits=_SPLITS, nfc=True)
-        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), specials=_SPECIALS)
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), specials=_SPECIALS, splits=_SPLITS, nfc=True)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         """Its makers recommend nothing; these are the usual values for chat."""

@@ -14,3 +14,4 @@ class TestOlmoe(TokensConformance):
     plugin = colibri_olmoe
     family = "olmoe"
     tokens = {"olmoe": DATA / "olmoe.json"}
+    gguf = {"olmoe": ("olmoe", "olmo")}

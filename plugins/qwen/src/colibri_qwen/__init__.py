@@ -10,9 +10,11 @@ from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
 from colibri.chat.tools import active_tools
+from colibri.compute.gguf_names import model_type
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
 from . import instruct, thinking
+from .gguf import ARCHITECTURES
 from .output import instruct_format, thinking_format
 from .variants import (
     QWEN2,
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
     from colibri.compute.graph import Graph
     from colibri.hookspecs import FamilyRegistrar
 
-#: How GGUF's label "qwen2" splits text into words.
+#: How text is split into words, by GGUF's labels for it. Marks belong to words since Qwen3.5.
 _SPLITS = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen35": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }
-
 
 #: Models that answer at once, and those that may think before.
 _INSTRUCT = {
@@ -61,9 +64,8 @@ class Qwen:
         return variant_of(checkpoint)
 
     def tokenizer(self, checkpoint: Checkpoint) -> TokenizerSpec:
-        if checkpoint.format == "gguf":
-            return TokenizerSpec(str(checkpoint.path), splits=_SPLITS, nfc=True)
-        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")))
+        whole = model_type(checkpoint, ARCHITECTURES) not in ("qwen2", "qwen3_next")
+        return TokenizerSpec(str(checkpoint.beside("tokenizer.json")), splits=_SPLITS, nfc=True, whole=whole)
 
     def sampling(self, variant: Variant, options: TurnOptions) -> Sampling:
         """What the makers recommend; Qwen3.6 has other values for answers without reasoning."""

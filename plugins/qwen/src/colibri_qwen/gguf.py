@@ -7,7 +7,13 @@ from colibri.compute.config import Config
 from colibri.compute.gguf_names import has_layer, layers_of, model_type
 
 #: `general.architecture` -> the published `model_type`.
-ARCHITECTURES = {"qwen2": "qwen2", "qwen3next": "qwen3_next", "qwen35": "qwen3_5", "qwen35moe": "qwen3_5_moe", "qwen4exp": "qwen4_exp"}
+ARCHITECTURES = {
+    "qwen2": "qwen2",
+    "qwen3next": "qwen3_next",
+    "qwen35": "qwen3_5",
+    "qwen35moe": "qwen3_5_moe",
+    "qwen4exp": "qwen4_exp",
+}
 
 #: Keys besides those that all families share.
 _KEYS = {
@@ -34,7 +40,11 @@ _STREAMS = {
     "input_mix_weight_up": "up",
     "block_inject_weight": "inject",
 }
-_NGRAMS = {"key_proj": "key", "value_proj": "value", **{name: name for name in ("conv1d", "norm_key", "norm_query", "norm_conv")}}
+_NGRAMS = {
+    "key_proj": "key",
+    "value_proj": "value",
+    **{name: name for name in ("conv1d", "norm_key", "norm_query", "norm_conv")},
+}
 _HEAD = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm", "norm": "shared_head_norm"}
 
 #: Tensors besides those that all families share (see find_gguf).

@@ -14,3 +14,4 @@ class TestQwen(TokensConformance):
     plugin = colibri_qwen
     family = "qwen"
     tokens = {"qwen3.6": DATA / "qwen3.6.json", "qwen3.8-flash-next": DATA / "qwen3.8-flash-next.json"}
+    gguf = {"qwen3.6": ("qwen35moe", "qwen35"), "qwen3.8-flash-next": ("qwen4exp", "qwen35")}
