@@ -1,82 +1,111 @@
-"""Makes draft.{json,npz} in tests/data/deepseek_v3 and deepseek_v32: what transformers computes for a small seeded draft
-head behind the model that lies there. Needs the `oracle` dependency group.
+"""Makes draft.{json,npz} for models in tests/data: what transformers computes for a small seeded draft head behind the model
+that lies there. Needs the `oracle` dependency group.
 
     python plugins/deepseek/tests/make_draft_data.py
-
-Only the head's shapes, seed and reference results are stored: its weights follow (colibri.testing).
 """
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+from safetensors.torch import load_file
+from torch.nn.functional import linear, rms_norm
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, DeepseekV4ForCausalLM
+from transformers.masking_utils import create_sliding_window_causal_mask
 from transformers.modeling_layers import MtpModel
 
-from colibri.testing.checkpoints import seeded_weights
+from colibri.testing.heads import layer_shapes, store_head
 
 DATA = Path(__file__).parent / "data"
-SEED = 0
 #: What a draft head is made of in this implementation; published configurations do not name it all.
 HEAD = {"num_mtp_layers": 1, "mtp_layer_types": ["deepseek_sparse_attention"], "mtp_mlp_layer_types": ["sparse"]}
 
 
-def main() -> None:
-    for name in ("deepseek_v3", "deepseek_v32"):
-        make(DATA / name)
-
-
-def make(source: Path) -> None:
-    weights = load_file(source / "model.safetensors")
-    layers = json.loads((source / "config.json").read_text())["num_hidden_layers"]
-    shapes = head_shapes(weights, layers)
-    head = {name: torch.from_numpy(value.copy()) for name, value in seeded_weights(shapes, SEED).items()}
-    with TemporaryDirectory() as folder:
-        save_file({**weights, **head}, Path(folder) / "model.safetensors", metadata={"format": "pt"})
-        (Path(folder) / "generation_config.json").write_text("{}")
-        config = AutoConfig.from_pretrained(source)
-        for key, value in HEAD.items():
-            setattr(config, key, value)
-        type_ = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        type_._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{layers}\."]
-        model = type_.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager")
-        found = reference(model.eval(), MtpModel.from_pretrained(model).eval(), source)
-    (source / "draft.json").write_text(json.dumps({"seed": SEED, "shapes": shapes}) + "\n", encoding="utf-8")
-    np.savez_compressed(source / "draft.npz", **found)
-    print(f"{source.name}: logits spread {found['draft_logits'].std():.2f}")
-
-
-def head_shapes(weights: dict[str, torch.Tensor], layers: int) -> dict[str, list[int]]:
-    """The shapes of a layer behind the last one, and of what turns it into a head."""
-    last = f"model.layers.{layers - 1}."
-    shapes = {
-        f"model.layers.{layers}.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name
-    }
-    hidden = weights["model.norm.weight"].shape[0]
+def shapes_v3(folder: Path) -> dict[str, list[int]]:
+    """The shapes of the last layer once more, and of what turns it into a head."""
+    last = AutoConfig.from_pretrained(folder).num_hidden_layers
+    head = f"model.layers.{last}"
+    shapes = layer_shapes(folder, f"model.layers.{last - 1}", head)
+    width = shapes[f"{head}.input_layernorm.weight"][0]
     for name in ("enorm", "hnorm", "shared_head.norm"):
-        shapes[f"model.layers.{layers}.{name}.weight"] = [hidden]
-    return {**shapes, f"model.layers.{layers}.eh_proj.weight": [hidden, 2 * hidden]}
+        shapes[f"{head}.{name}.weight"] = [width]
+    return {**shapes, f"{head}.eh_proj.weight": [width, 2 * width]}
 
 
 @torch.no_grad()
-def reference(model: Any, head: Any, source: Path) -> dict[str, np.ndarray]:
-    """The model's hidden rows for the prompt of reference.npz, and the head's logits for the token after the next."""
-    with np.load(source / "reference.npz") as stored:
-        ids, expected = torch.from_numpy(stored["prompt_ids"])[None], stored["logits_full"]
-    found = model(ids, output_hidden_states=True)
-    assert np.abs(found.logits[0].numpy() - expected).max() < 1e-4
+def run_v3(folder: Path, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    config = AutoConfig.from_pretrained(folder)
+    for key, value in HEAD.items():
+        setattr(config, key, value)
+    type_ = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    type_._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{config.num_hidden_layers}\."]
+    model = type_.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager").eval()
+    head = MtpModel.from_pretrained(model).eval()
     head.config.layer_types = None  # a plain causal mask
+    tokens = torch.from_numpy(ids)[None]
+    found = model(tokens, output_hidden_states=True)
     hidden = found.hidden_states[-1][:, :-1]
-    positions = torch.arange(1, ids.shape[1])[None]
-    row = head.forward_layer(0, hidden, positions, None, input_ids=ids[:, 1:])
-    return {"draft_hidden": hidden[0].numpy(), "draft_logits": head._project_to_logits(row)[0].numpy()}
+    row = head.forward_layer(0, hidden, torch.arange(1, len(ids))[None], None, input_ids=tokens[:, 1:])
+    return found.logits[0].numpy(), hidden[0].numpy(), head._project_to_logits(row)[0].numpy()
+
+
+def shapes_v4(folder: Path) -> dict[str, list[int]]:
+    """The shapes of the first layer, which sees a window only, with a router in place of its table; and of what turns it
+    into a head."""
+    shapes = layer_shapes(folder, "layers.0", "mtp.0")
+    del shapes["mtp.0.ffn.gate.tid2eid"]
+    width, streams = shapes["mtp.0.attn_norm.weight"][0], 4
+    shapes["mtp.0.ffn.gate.bias"] = shapes["mtp.0.ffn.gate.weight"][:1]
+    for name in ("enorm", "hnorm", "norm"):
+        shapes[f"mtp.0.{name}.weight"] = [width]
+    for name in ("e_proj", "h_proj"):
+        shapes[f"mtp.0.{name}.weight"] = [width, width]
+    collapse = {"fn": [streams, streams * width], "base": [streams], "scale": [1]}
+    return {**shapes, **{f"mtp.0.hc_head_{name}": shape for name, shape in collapse.items()}}
+
+
+@torch.no_grad()
+def run_v4(folder: Path, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The head's layer is loaded as one more of the model, and what turns it into a head is put around it."""
+    config = AutoConfig.from_pretrained(folder)
+    last, eps = config.num_hidden_layers, config.rms_norm_eps
+    config.num_hidden_layers += 1
+    config.layer_types = [*config.layer_types, "sliding_attention"]
+    config.mlp_layer_types = [*config.mlp_layer_types, "moe"]
+    stored = load_file(folder / "model.safetensors")
+    w = {name.removeprefix("mtp.0."): value for name, value in stored.items() if name.startswith("mtp.0.")}
+    own = {f"layers.{last}.{name}": value for name, value in w.items() if re.match(r"attn|ffn|hc_attn|hc_ffn", name)}
+    model = DeepseekV4ForCausalLM.from_pretrained(None, config=config, state_dict={**stored, **own}, dtype=torch.float32)
+    model.set_attn_implementation("eager")
+    decoder = model.eval().model
+    layer = decoder.layers[last]
+    decoder.layers = decoder.layers[:last]
+    streams = []
+    decoder.hc_head.register_forward_pre_hook(lambda _, given: streams.append(given[0]))
+    tokens = torch.from_numpy(ids)[None]
+    logits = model(tokens).logits[0].numpy()
+    hidden, after = streams.pop()[:, :-1], tokens[:, 1:]
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        return rms_norm(x, x.shape[-1:], w[f"{name}.weight"], eps)
+
+    embedded, positions = decoder.embed_tokens(after), torch.arange(after.shape[1])[None]
+    x = linear(norm(hidden, "hnorm"), w["h_proj.weight"])
+    x = x + linear(norm(embedded, "enorm"), w["e_proj.weight"]).unsqueeze(2)
+    turns = {kind: decoder.rotary_emb(embedded, positions, layer_type=kind) for kind in ("main", "compress")}
+    mask = create_sliding_window_causal_mask(model.config, embedded, None, None, position_ids=positions)
+    x = layer(x, input_ids=after, position_embeddings=turns, position_ids=positions, attention_mask=mask)
+    for name in ("fn", "base", "scale"):
+        getattr(decoder.hc_head, f"hc_{name}").copy_(w[f"hc_head_{name}"])
+    drafted = model.lm_head(norm(decoder.hc_head(x), "norm"))
+    return logits, hidden.flatten(2)[0].numpy(), drafted[0].numpy()
 
 
 if __name__ == "__main__":
-    main()
+    for name in ("deepseek_v3", "deepseek_v32"):
+        store_head(DATA / name, shapes_v3(DATA / name), run_v3)
+    for name in ("deepseek_v4", "deepseek_v4_hub"):
+        store_head(DATA / name, shapes_v4(DATA / name), run_v4)

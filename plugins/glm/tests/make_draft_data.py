@@ -1,78 +1,91 @@
-"""Makes tests/data/glm_moe_dsa/draft.{json,npz}: what transformers computes for a small seeded draft head behind the model
+"""Makes draft.{json,npz} for models in tests/data: what transformers computes for a small seeded draft head behind the model
 that lies there. Needs the `oracle` dependency group.
 
     python plugins/glm/tests/make_draft_data.py
-
-Only the head's shapes, seed and reference results are stored: its weights follow (colibri.testing).
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, GlmMoeDsaForCausalLM
+from safetensors.torch import load_file
+from torch.nn.functional import linear, rms_norm
+from transformers import AutoConfig, Glm5NextForConditionalGeneration, GlmMoeDsaForCausalLM
 from transformers.modeling_layers import MtpModel
 
-from colibri.testing.checkpoints import seeded_weights
+from colibri.testing.heads import layer_shapes, store_head
 
-FOLDER = Path(__file__).parent / "data" / "glm_moe_dsa"
-SEED = 0
+DATA = Path(__file__).parent / "data"
 #: What a draft head is made of in this implementation; a configuration of GLM's names none of it.
 HEAD = {"num_mtp_layers": 1, "mtp_layer_types": ["indexed_attention"], "mtp_mlp_layer_types": ["sparse"]}
 
 
-def main() -> None:
-    weights = load_file(FOLDER / "model.safetensors")
-    layers = json.loads((FOLDER / "config.json").read_text())["num_hidden_layers"]
-    shapes = head_shapes(weights, layers)
-    head = {name: torch.from_numpy(value.copy()) for name, value in seeded_weights(shapes, SEED).items()}
-    with TemporaryDirectory() as folder:
-        save_file({**weights, **head}, Path(folder) / "model.safetensors", metadata={"format": "pt"})
-        (Path(folder) / "generation_config.json").write_text("{}")
-        config = AutoConfig.from_pretrained(FOLDER)
-        for key, value in HEAD.items():
-            setattr(config, key, value)
-        GlmMoeDsaForCausalLM._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{layers}\."]
-        model = GlmMoeDsaForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager")
-        found = reference(model.eval(), MtpModel.from_pretrained(model).eval())
-    (FOLDER / "draft.json").write_text(json.dumps({"seed": SEED, "shapes": shapes}) + "\n", encoding="utf-8")
-    np.savez_compressed(FOLDER / "draft.npz", **found)
-    print(f"logits spread {found['draft_logits'].std():.2f}")
-
-
-def head_shapes(weights: dict[str, torch.Tensor], layers: int) -> dict[str, list[int]]:
-    """The shapes of a layer behind the last one, and of what turns it into a head."""
-    last = f"model.layers.{layers - 1}."
-    shapes = {
-        f"model.layers.{layers}.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name
-    }
-    hidden = weights["model.norm.weight"].shape[0]
+def head_shapes(folder: Path, layers: str) -> dict[str, list[int]]:
+    """The shapes of a layer with an indexer and experts, the last, but for those of its hyper-connections; and of what
+    turns it into a head behind the fifth."""
+    head = f"{layers}.5"
+    shapes = {name: shape for name, shape in layer_shapes(folder, f"{layers}.4", head).items() if ".hc_" not in name}
+    width = shapes[f"{head}.input_layernorm.weight"][0]
     for name in ("enorm", "hnorm", "shared_head.norm"):
-        shapes[f"model.layers.{layers}.{name}.weight"] = [hidden]
-    return {**shapes, f"model.layers.{layers}.eh_proj.weight": [hidden, 2 * hidden]}
+        shapes[f"{head}.{name}.weight"] = [width]
+    return {**shapes, f"{head}.eh_proj.weight": [width, 2 * width]}
 
 
 @torch.no_grad()
-def reference(model: Any, head: Any) -> dict[str, np.ndarray]:
-    """The model's hidden rows for the prompt of reference.npz, and the head's logits for the token after the next."""
-    with np.load(FOLDER / "reference.npz") as stored:
-        ids, expected = torch.from_numpy(stored["prompt_ids"])[None], stored["logits_full"]
-    found = model(ids, output_hidden_states=True)
-    assert np.abs(found.logits[0].numpy() - expected).max() < 1e-4
+def glm_moe_dsa(folder: Path, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    config = AutoConfig.from_pretrained(folder)
+    for key, value in HEAD.items():
+        setattr(config, key, value)
+    GlmMoeDsaForCausalLM._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{config.num_hidden_layers}\."]
+    model = GlmMoeDsaForCausalLM.from_pretrained(
+        folder, config=config, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    head = MtpModel.from_pretrained(model).eval()
     head.config.layer_types = None  # a plain causal mask
     block = head.layers[0].mtp_block.forward
     head.layers[0].mtp_block.forward = lambda *args, **options: block(*args, **options)[0]  # without the chosen positions
+    tokens = torch.from_numpy(ids)[None]
+    found = model(tokens, output_hidden_states=True)
     hidden = found.hidden_states[-1][:, :-1]
-    positions = torch.arange(1, ids.shape[1])[None]
-    row = head.forward_layer(0, hidden, positions, None, input_ids=ids[:, 1:])
-    return {"draft_hidden": hidden[0].numpy(), "draft_logits": head._project_to_logits(row)[0].numpy()}
+    row = head.forward_layer(0, hidden, torch.arange(1, len(ids))[None], None, input_ids=tokens[:, 1:])
+    return found.logits[0].numpy(), hidden[0].numpy(), head._project_to_logits(row)[0].numpy()
+
+
+@torch.no_grad()
+def glm5_next(folder: Path, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The head's layer is loaded as one more of the model, but without streams, which this implementation's always have."""
+    config = AutoConfig.from_pretrained(folder)
+    text = config.get_text_config()
+    last = text.num_hidden_layers
+    text.num_hidden_layers += 1
+    for key, value in {"layer_types": "indexed_attention", "indexer_types": "full", "mlp_layer_types": "sparse"}.items():
+        setattr(text, key, [*getattr(text, key), value])
+    model = Glm5NextForConditionalGeneration.from_pretrained(folder, config=config, dtype=torch.float32)
+    model.set_attn_implementation("eager")
+    decoder = model.eval().get_decoder()
+    decoder.config.num_hidden_layers = last
+    tokens = torch.from_numpy(ids)[None]
+    found = model(tokens, output_hidden_states=True)
+    hidden = found.hidden_states[-1][:, :-1]
+    w = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if f".layers.{last}." in name}
+    w = {name.split(f".layers.{last}.")[1]: tensor for name, tensor in w.items()}
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        return rms_norm(x, x.shape[-1:], w[f"{name}.weight"], text.rms_norm_eps)
+
+    both = torch.cat([norm(decoder.embed_tokens(tokens[:, 1:]), "enorm"), norm(hidden, "hnorm")], -1)
+    layer, x = decoder.layers[last], linear(both, w["eh_proj.weight"])
+    x = x + layer.self_attn(layer.input_layernorm(x), attention_mask=torch.ones_like(tokens[:, 1:], dtype=torch.bool))[0]
+    x = x + layer.mlp(layer.post_attention_layernorm(x))
+    return found.logits[0].numpy(), hidden[0].numpy(), model.lm_head(norm(x, "shared_head.norm"))[0].numpy()
 
 
 if __name__ == "__main__":
-    main()
+    for name, layers, reference in (
+        ("glm_moe_dsa", "model.layers", glm_moe_dsa),
+        ("glm5_next", "model.language_model.layers", glm5_next),
+    ):
+        shapes = head_shapes(DATA / name, layers)
+        store_head(DATA / name, shapes, reference)

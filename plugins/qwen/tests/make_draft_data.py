@@ -1,79 +1,106 @@
-"""Makes draft.{json,npz} for models in tests/data: what transformers computes for a small seeded draft head
-behind the model that lies there. Needs the `oracle` dependency group.
+"""Makes draft.{json,npz} for models in tests/data: what transformers computes for a small seeded draft head behind the model
+that lies there. Needs the `oracle` dependency group.
 
     python plugins/qwen/tests/make_draft_data.py
-
-Only the head's shapes, seed and reference results are stored: its weights follow (colibri.testing).
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
-from transformers import AutoConfig
+from safetensors.torch import load_file
+from torch.nn.functional import linear, rms_norm
+from transformers import AutoConfig, Qwen4ExpForConditionalGeneration
 from transformers.modeling_layers import MtpModel
 
-from colibri.testing.checkpoints import seeded_weights
+from colibri.testing.heads import layer_shapes, store_head
 
 DATA = Path(__file__).parent / "data"
-SEED = 0
 #: What a draft head is made of in this implementation; published configurations do not name it all.
 HEAD = {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}
-MODELS = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
+HYBRIDS = {
+    "qwen3_next": "model.layers",
+    "qwen3_5": "model.language_model.layers",
+    "qwen3_5_moe": "model.language_model.layers",
+}
 
 
-def main() -> None:
-    for name in MODELS:
-        make(DATA / name)
-
-
-def make(source: Path) -> None:
-    weights = load_file(source / "model.safetensors")
-    shapes = head_shapes(weights)
-    head = {name: torch.from_numpy(value.copy()) for name, value in seeded_weights(shapes, SEED).items()}
-    with TemporaryDirectory() as folder:
-        save_file({**weights, **head}, Path(folder) / "model.safetensors", metadata={"format": "pt"})
-        (Path(folder) / "generation_config.json").write_text("{}")
-        config = AutoConfig.from_pretrained(source)
-        for key, value in HEAD.items():
-            setattr(config.get_text_config(), key, value)
-        type_ = getattr(transformers, config.architectures[0])
-        model = type_.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager")
-        found = reference(model.eval(), MtpModel.from_pretrained(model).eval(), source)
-    (source / "draft.json").write_text(json.dumps({"seed": SEED, "shapes": shapes}) + "\n", encoding="utf-8")
-    np.savez_compressed(source / "draft.npz", **found)
-    print(f"{source.name}: logits spread {found['draft_logits'].std():.2f}")
-
-
-def head_shapes(weights: dict[str, torch.Tensor]) -> dict[str, list[int]]:
-    """The shapes of a layer with attention, and of what turns it into a head."""
-    last = next(name for name in weights if name.endswith("self_attn.q_proj.weight")).removesuffix("self_attn.q_proj.weight")
-    shapes = {f"mtp.layers.0.{name.removeprefix(last)}": list(w.shape) for name, w in weights.items() if last in name}
-    hidden = shapes["mtp.layers.0.input_layernorm.weight"][0]
+def hybrid_shapes(folder: Path, layers: str) -> dict[str, list[int]]:
+    """The shapes of the fourth layer, which has attention, and of what turns it into a head."""
+    shapes = layer_shapes(folder, f"{layers}.3", "mtp.layers.0")
+    width = shapes["mtp.layers.0.input_layernorm.weight"][0]
     for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
-        shapes[f"mtp.{name}.weight"] = [hidden]
-    return {**shapes, "mtp.fc.weight": [hidden, 2 * hidden]}
+        shapes[f"mtp.{name}.weight"] = [width]
+    return {**shapes, "mtp.fc.weight": [width, 2 * width]}
 
 
 @torch.no_grad()
-def reference(model: Any, head: Any, source: Path) -> dict[str, np.ndarray]:
-    """The model's hidden rows for the prompt of reference.npz, and the head's logits for the token after the next."""
-    with np.load(source / "reference.npz") as stored:
-        ids, expected = torch.from_numpy(stored["prompt_ids"])[None], stored["logits_full"]
-    found = model(ids, output_hidden_states=True)
-    assert np.abs(found.logits[0].numpy() - expected).max() < 1e-4
+def hybrid(folder: Path, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    config = AutoConfig.from_pretrained(folder)
+    for key, value in HEAD.items():
+        setattr(config.get_text_config(), key, value)
+    type_ = getattr(transformers, config.architectures[0])
+    model = type_.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager").eval()
+    head = MtpModel.from_pretrained(model).eval()
+    tokens = torch.from_numpy(ids)[None]
+    found = model(tokens, output_hidden_states=True)
     hidden = found.hidden_states[-1][:, :-1]
-    positions = torch.arange(1, ids.shape[1])[None]
-    row = head.forward_layer(0, hidden, positions, None, input_ids=ids[:, 1:])
-    return {"draft_hidden": hidden[0].numpy(), "draft_logits": head._project_to_logits(row)[0].numpy()}
+    row = head.forward_layer(0, hidden, torch.arange(1, len(ids))[None], None, input_ids=tokens[:, 1:])
+    return found.logits[0].numpy(), hidden[0].numpy(), head._project_to_logits(row)[0].numpy()
+
+
+def flash_next_shapes(folder: Path) -> dict[str, list[int]]:
+    """The shapes of the fourth layer, which has attention, and of what turns it into a head."""
+    root = "model.language_model"
+    shapes = layer_shapes(folder, f"{root}.layers.3", "mtp.layers.0")
+    shapes.update(layer_shapes(folder, f"{root}.hyper_connection_mixer", "mtp.hyper_connection_mixer"))
+    width = shapes["mtp.layers.0.self_attn.q_proj.weight"][1]
+    for name in ("fc_embedding", "fc_hidden"):
+        shapes[f"mtp.{name}.weight"] = [width, width]
+    streams = shapes["mtp.hyper_connection_mixer.hc_norm.weight"]
+    return {**shapes, "mtp.pre_fc_norm_embedding.weight": [width], "mtp.pre_fc_norm_hidden.weight": streams}
+
+
+@torch.no_grad()
+def flash_next(folder: Path, ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The head's layer is loaded as one more of the model, which then runs with this layer alone and the head's mixer."""
+    config = AutoConfig.from_pretrained(folder)
+    text = config.get_text_config()
+    last, root = text.num_hidden_layers, "model.language_model"
+    text.num_hidden_layers += 1
+    text.layer_types = [*text.layer_types, text.layer_types[3]]
+    stored = load_file(folder / "model.safetensors")
+    own = {name.replace("mtp.layers.0", f"{root}.layers.{last}"): w for name, w in stored.items() if "mtp.layers.0" in name}
+    model = Qwen4ExpForConditionalGeneration.from_pretrained(None, config=config, state_dict={**stored, **own})
+    model.set_attn_implementation("eager")
+    decoder = model.eval().get_decoder()
+    *layers, layer = decoder.layers
+    decoder.layers, decoder.config.num_hidden_layers = torch.nn.ModuleList(layers), last
+    streams = []
+    hook = decoder.hyper_connection_mixer.register_forward_pre_hook(lambda _, given: streams.append(given[0]))
+    tokens = torch.from_numpy(ids)[None]
+    logits = model(tokens, use_cache=False).logits[0].numpy()
+    hook.remove()
+    hidden, after = streams[0][:, :-1], tokens[:, 1:]
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        return rms_norm(x, x.shape[-1:], 1 + stored[f"mtp.{name}.weight"], text.rms_norm_eps)
+
+    token = linear(norm(decoder.embed_tokens(after), "pre_fc_norm_embedding"), stored["mtp.fc_embedding.weight"])
+    each = norm(hidden, "pre_fc_norm_hidden").unflatten(-1, (text.hc_count, -1))
+    x = (linear(each, stored["mtp.fc_hidden.weight"]) + token.unsqueeze(-2)).flatten(-2)
+    decoder.layers, decoder.config.layer_types = torch.nn.ModuleList([layer]), text.layer_types[last:]
+    decoder.config.num_hidden_layers, decoder.config.ple_layer_ids = 1, []
+    layer.register_forward_pre_hook(lambda _, given: (x, *given[1:]))
+    mixer = {name.removeprefix("mtp.hyper_connection_mixer."): w for name, w in stored.items() if "mtp.hyper" in name}
+    decoder.hyper_connection_mixer.load_state_dict(mixer)
+    return logits, hidden[0].numpy(), model(after, use_cache=False).logits[0].numpy()
 
 
 if __name__ == "__main__":
-    main()
+    for name, layers in HYBRIDS.items():
+        store_head(DATA / name, hybrid_shapes(DATA / name, layers), hybrid)
+    store_head(DATA / "qwen4_exp", flash_next_shapes(DATA / "qwen4_exp"), flash_next)

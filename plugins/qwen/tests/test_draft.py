@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 import colibri_qwen
-from colibri.compute.checkpoint import Checkpoint, open_checkpoint
+from colibri.compute.checkpoint import open_checkpoint
 from colibri.compute.load import declare, declare_draft, load_runtime
 from colibri.errors import CheckpointError
-from colibri.testing.checkpoints import seeded_weights, write_checkpoint
+from colibri.testing.checkpoints import seeded_weights
 from colibri.testing.drafts import DraftConformance, drafts_of
-from colibri.testing.storage import values_of
+from colibri.testing.heads import head_of, write_with_head
 from colibri_qwen import Qwen
 
 DATA = Path(__file__).parent / "data"
@@ -24,23 +23,18 @@ DATA = Path(__file__).parent / "data"
 class TestQwenDrafts(DraftConformance):
     plugin = colibri_qwen
     family = "qwen"
-    models = {name: DATA / name for name in ("qwen3_next", "qwen3_5", "qwen3_5_moe")}
+    models = {name: DATA / name for name in ("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp")}
 
 
-def with_head(folder: Path, name: str, *, apart: bool = False, **config: object) -> Checkpoint:
-    """A model with its head, whose experts may lie one by one even where those of the model do not."""
-    arrays = {tensor.name: values_of(tensor) for tensor in open_checkpoint(DATA / name).tensors.values()}
-    recipe = json.loads((DATA / name / "draft.json").read_text(encoding="utf-8"))
-    head = dict(seeded_weights(**recipe))
-    if apart:
-        stem = "mtp.layers.0.mlp.experts"
-        both, down = head.pop(f"{stem}.gate_up_proj"), head.pop(f"{stem}.down_proj")
-        for e, (pair, last) in enumerate(zip(both, down, strict=True)):
-            head[f"{stem}.{e}.gate_proj.weight"], head[f"{stem}.{e}.up_proj.weight"] = np.split(pair, 2)
-            head[f"{stem}.{e}.down_proj.weight"] = last
-    stored = json.loads((DATA / name / "config.json").read_text(encoding="utf-8"))
-    stored.get("text_config", stored).update(config)
-    return open_checkpoint(write_checkpoint(folder, stored, {**arrays, **head}))
+def one_by_one(head: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A head with each of its experts in tensors of its own."""
+    found = dict(head)
+    stem = "mtp.layers.0.mlp.experts"
+    both, down = found.pop(f"{stem}.gate_up_proj"), found.pop(f"{stem}.down_proj")
+    for e, (pair, last) in enumerate(zip(both, down, strict=True)):
+        found[f"{stem}.{e}.gate_proj.weight"], found[f"{stem}.{e}.up_proj.weight"] = np.split(pair, 2)
+        found[f"{stem}.{e}.down_proj.weight"] = last
+    return found
 
 
 def test_a_heads_experts_may_lie_otherwise_than_the_models(tmp_path: Path) -> None:
@@ -48,9 +42,10 @@ def test_a_heads_experts_may_lie_otherwise_than_the_models(tmp_path: Path) -> No
         ids = stored["prompt_ids"].tolist()
     with np.load(DATA / "qwen3_5_moe" / "draft.npz") as stored:
         hidden = stored["draft_hidden"]
+    head = seeded_weights(**head_of(DATA / "qwen3_5_moe"))
     found = []
-    for apart in (False, True):
-        checkpoint = with_head(tmp_path / str(apart), "qwen3_5_moe", apart=apart)
+    for name, stored in (("fused", head), ("apart", one_by_one(head))):
+        checkpoint = open_checkpoint(write_with_head(DATA / "qwen3_5_moe", tmp_path / name, stored))
         draft = load_runtime(Qwen(), checkpoint, drafts=True, context=64).draft
         assert draft is not None
         found.append(drafts_of(draft, ids[1:], hidden))
@@ -58,13 +53,8 @@ def test_a_heads_experts_may_lie_otherwise_than_the_models(tmp_path: Path) -> No
 
 
 def test_a_head_with_an_embedding_of_its_own_is_refused(tmp_path: Path) -> None:
-    checkpoint = with_head(tmp_path, "qwen3_5", mtp_use_dedicated_embeddings=True)
+    written = write_with_head(DATA / "qwen3_5", tmp_path, mtp_use_dedicated_embeddings=True)
+    checkpoint = open_checkpoint(written)
     plan, _ = declare(Qwen(), checkpoint)
     with pytest.raises(CheckpointError, match="mtp_use_dedicated_embeddings is true"):
         declare_draft(Qwen(), checkpoint, plan)
-
-
-def test_the_head_of_flash_next_is_left_alone() -> None:
-    checkpoint = open_checkpoint(DATA / "qwen4_exp")
-    checkpoint = replace(checkpoint, tensors={**checkpoint.tensors, "mtp.fc.weight": checkpoint.tensor("lm_head.weight")})
-    assert declare_draft(Qwen(), checkpoint, declare(Qwen(), checkpoint)[0]) is None

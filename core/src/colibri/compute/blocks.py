@@ -29,6 +29,14 @@ def draft_input(g: Graph, embedding: W, token_norm: W, hidden_norm: W, joint: W,
     return g.linear(g.concat(token, hidden), joint)
 
 
+def draft_streams(g: Graph, token: Value, hidden: Value, token_w: W, hidden_w: W, n: int) -> Value:
+    """The same where the model has n residual streams: each of them, and `hidden` [rows, n * width] holds all, gets what
+    `token_w` makes of the token beside what `hidden_w` makes of itself."""
+    width = hidden.width // n
+    streams = (g.linear(g.slice(hidden, i * width, width), hidden_w) for i in range(n))
+    return g.concat(*streams) + g.tile(g.linear(token, token_w), n)
+
+
 class Latent(Struct, frozen=True):
     """The sizes of an attention over latents: `rank` numbers stand for all heads' keys and values of a position; `nope` of a
     head's query values meet them, `rope` meet a rotated key that heads share. `rotation` None leaves that key as it is.

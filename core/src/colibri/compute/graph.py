@@ -151,7 +151,8 @@ class Graph(Operations):
         self._logits = x
 
     def hidden(self, x: Value) -> Value:
-        """x [rows, width] is what a draft head takes of this forward pass: the row behind the last norm. Returns x."""
+        """x [rows, width] is what a draft head takes of this forward pass: the row behind the last norm, or the residual
+        streams where there are several. Returns x."""
         if self._hidden is not None:
             raise PluginError("graph: hidden is declared twice")
         self._hidden = x

@@ -5,16 +5,15 @@
         family = "mine"
         models = {"mine-1": DATA / "mine-1"}
 
-The folder of a model holds what ComputeConformance reads (see compute.py), but no head. Beside it lie draft.json, with the
-`shapes` of the head's tensors and the `seed` that their values follow from (see seeded_weights), and draft.npz, whose arrays
-come from another implementation in float32: `draft_hidden` [P-1, width], the model's hidden rows of the prompt but for the
-last one, and `draft_logits` [P-1, vocab], what the head makes of them and of the token behind each. `close` is the largest
-difference that float32 may show. Needs numpy and pytest.
+The folder of a model holds what ComputeConformance reads (see compute.py), but no head. Beside it lie draft.json, which
+tells the head's weights (see heads.py), and draft.npz, whose arrays come from another implementation in float32:
+`draft_hidden` [P-1, width], the model's hidden rows of the prompt but for the last one, and `draft_logits` [P-1, vocab],
+what the head makes of them and of the token behind each. `close` is the largest difference that float32 may show. Needs
+numpy and pytest.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
@@ -28,11 +27,10 @@ from ..compute.checkpoint import Checkpoint, open_checkpoint
 from ..compute.load import declare, declare_draft, load_runtime
 from ..compute.runtime import Row, Runtime
 from ..errors import CheckpointError
-from .checkpoints import seeded_weights, write_checkpoint
 from .conformance import registered
 from .drive import Logits, logits_of
+from .heads import head_of, write_with_head
 from .interpreter import InterpretedRuntime
-from .storage import values_of
 
 _SIZES: dict[str, Any] = {"context": 256, "slots": 2, "max_rows": 64}
 
@@ -54,11 +52,7 @@ class DraftConformance:
     @classmethod
     def checkpoint(cls, model: str, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
         """The model with its head."""
-        folder = cls.models[model]
-        arrays = {tensor.name: values_of(tensor) for tensor in open_checkpoint(folder).tensors.values()}
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        written = tmp_path_factory.mktemp(model)
-        return open_checkpoint(write_checkpoint(written, config, {**arrays, **seeded_weights(**_head(folder))}))
+        return open_checkpoint(write_with_head(cls.models[model], tmp_path_factory.mktemp(model)))
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -123,12 +117,12 @@ class DraftConformance:
         assert load_runtime(family, checkpoint, drafts=True, **_SIZES).draft is None
 
     def test_a_head_that_lacks_a_tensor_is_refused_by_its_name(self, model: str, checkpoint: Checkpoint) -> None:
-        for name in _head(self.models[model])["shapes"]:
+        for name in head_of(self.models[model])["shapes"]:
             tensors = {other: tensor for other, tensor in checkpoint.tensors.items() if other != name}
             assert name in self._refusal(replace(checkpoint, tensors=tensors))
 
     def test_a_head_of_other_shapes_is_refused(self, model: str, checkpoint: Checkpoint) -> None:
-        for name in _head(self.models[model])["shapes"]:
+        for name in head_of(self.models[model])["shapes"]:
             tensor = checkpoint.tensors[name]
             longer = replace(tensor, shape=(*tensor.shape[:-1], tensor.shape[-1] + 1))
             assert "tensor '" in self._refusal(replace(checkpoint, tensors={**checkpoint.tensors, name: longer}))
@@ -181,12 +175,6 @@ def _steps(count: int, most: int, chunks: Iterable[int]) -> Iterable[tuple[int, 
         size = min(chunk, most, count - first)
         yield first, size
         first += size
-
-
-def _head(folder: Path) -> dict[str, Any]:
-    """The head's shapes and seed."""
-    head: dict[str, Any] = json.loads((folder / "draft.json").read_text(encoding="utf-8"))
-    return head
 
 
 def _same(a: Logits, b: Logits) -> bool:

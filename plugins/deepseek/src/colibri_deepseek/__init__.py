@@ -74,7 +74,7 @@ class DeepSeek:
         build_graph(checkpoint, g)
 
     def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
-        from .graph import build_draft
+        from .draft import build_draft
 
         return build_draft(checkpoint, g)
 

@@ -9,7 +9,7 @@ from colibri.compute.blocks import gated_mlp, hyper_connection
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.gguf_names import find_gguf, model_type
 from colibri.compute.graph import Graph, Scope
-from colibri.compute.operations import Rows, Value
+from colibri.compute.operations import Rows, Value, W
 from colibri.compute.rope import Rope
 
 from . import graph_v32
@@ -26,11 +26,6 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     build(checkpoint, g)
 
 
-def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
-    """Declare the draft head of `checkpoint`; false where there is none. That of V4 is left alone."""
-    return model_type(checkpoint, ARCHITECTURES) != "deepseek_v4" and graph_v32.build_draft(checkpoint, g)
-
-
 def _build_v4(checkpoint: Checkpoint, g: Graph) -> None:
     c = V4Config.of(checkpoint)
     if checkpoint.format == "gguf":
@@ -39,18 +34,26 @@ def _build_v4(checkpoint: Checkpoint, g: Graph) -> None:
     embedding = g.w("embed.weight", rows=c.vocab)
     x = g.tile(g.embed(g.tokens, embedding), c.streams.n)
     for i, (compression, hashed) in enumerate(zip(c.layers, c.hashed, strict=True)):
-        w = g.scope(f"layers.{i}")
-        h, write = hyper_connection(g, x, w["hc_attn_fn"], w["hc_attn_base"], w["hc_attn_scale"], c.streams)
-        h = g.rms_norm(h, w["attn_norm.weight"], c.eps)
-        x = write(_attention(g, h, w.scope("attn"), c, compression, layer=i))
-        h, write = hyper_connection(g, x, w["hc_ffn_fn"], w["hc_ffn_base"], w["hc_ffn_scale"], c.streams)
-        h = g.rms_norm(h, w["ffn_norm.weight"], c.eps)
-        x = write(_experts(g, h, w.scope("ffn"), c, hashed=hashed))
-    logits = g.linear(g.rms_norm(x, None, c.eps), g.w("hc_head_fn"))
-    logits = g.add_weight(g.mul_weight(logits, g.w("hc_head_scale")), g.w("hc_head_base"))
-    x = g.mix(x, c.streams.n, g.sigmoid(logits) + c.streams.eps)
+        x = layer(g, x, g.scope(f"layers.{i}"), c, compression, i, hashed=hashed)
+    x = collapse(g, g.hidden(x), g.w("hc_head_fn"), g.w("hc_head_scale", rows=1), g.w("hc_head_base"), c)
     x = g.rms_norm(x, g.w("norm.weight"), c.eps)
     g.logits(g.linear(x, embedding if c.tied else g.w("head.weight")))
+
+
+def layer(g: Graph, x: Value, w: Scope, c: V4Config, compression: Compression | None, i: int, *, hashed: bool) -> Value:
+    """The residual streams behind layer i."""
+    h, write = hyper_connection(g, x, w["hc_attn_fn"], w["hc_attn_base"], w["hc_attn_scale"], c.streams)
+    h = g.rms_norm(h, w["attn_norm.weight"], c.eps)
+    x = write(_attention(g, h, w.scope("attn"), c, compression, layer=i))
+    h, write = hyper_connection(g, x, w["hc_ffn_fn"], w["hc_ffn_base"], w["hc_ffn_scale"], c.streams)
+    h = g.rms_norm(h, w["ffn_norm.weight"], c.eps)
+    return write(_experts(g, h, w.scope("ffn"), c, hashed=hashed))
+
+
+def collapse(g: Graph, x: Value, mixing: W, scale: W, base: W, c: V4Config) -> Value:
+    """The streams' sum, each by a share between 0 and 1."""
+    shares = g.add_weight(g.mul_weight(g.linear(g.rms_norm(x, None, c.eps), mixing), scale), base)
+    return g.mix(x, c.streams.n, g.sigmoid(shares) + c.streams.eps)
 
 
 def _attention(g: Graph, x: Value, w: Scope, c: V4Config, compression: Compression | None, *, layer: int) -> Value:

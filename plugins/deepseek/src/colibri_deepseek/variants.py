@@ -16,12 +16,12 @@ from .markup import DSML
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
 
-_CHAT = Capabilities(thinking="optional", continuation=True)
+_CHAT = Capabilities(thinking="optional", continuation=True, drafts="mtp")
 _TOOLS = replace(_CHAT, tools="native", tool_choice="narrow", strict_tools=True)
 
 V4 = Variant("deepseek-v4", "DeepSeek V4", replace(_TOOLS, efforts=("low", "high", "max"), preserve=True))
-V3_2 = Variant("deepseek-v3.2", "DeepSeek V3.2", replace(_TOOLS, drafts="mtp"))
-V3_2_EXP = Variant("deepseek-v3.2-exp", "DeepSeek V3.2 Exp", replace(_CHAT, drafts="mtp"))
+V3_2 = Variant("deepseek-v3.2", "DeepSeek V3.2", _TOOLS)
+V3_2_EXP = Variant("deepseek-v3.2-exp", "DeepSeek V3.2 Exp", _CHAT)
 
 VARIANTS = (V4, V3_2, V3_2_EXP)
 

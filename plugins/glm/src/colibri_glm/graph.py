@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from colibri.compute.blocks import (
     balanced_moe,
     channel_delta,
@@ -39,12 +41,12 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
 
 
 def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
-    """Declare the draft head of `checkpoint`, a layer behind all others, which chooses positions for itself. False where
-    there is none; that of GLM-5.3-Flash is left alone."""
-    c = GlmConfig.of(checkpoint)
+    """Declare the draft head of `checkpoint`, a layer behind all others, which chooses positions for itself and has one
+    residual stream, whatever the model has. False where there is none."""
+    c = replace(GlmConfig.of(checkpoint), streams=None)
     last = len(c.attention)
     w = g.scope(f"{c.prefix}.layers.{last}")
-    if c.streams is not None or not has_layer(checkpoint, last, w.prefix):
+    if not has_layer(checkpoint, last, w.prefix):
         return False
     g.context(c.context)
     embedding = g.w(f"{c.prefix}.embed_tokens.weight", rows=c.vocab)

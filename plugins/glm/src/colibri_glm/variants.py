@@ -30,7 +30,7 @@ _ALWAYS = replace(_OPTIONAL, thinking="always", efforts=("low", "high", "max"))
 
 GLM_5_2 = Variant("glm-5.2", "GLM-5.2", _OPTIONAL)
 GLM_5_3 = Variant("glm-5.3", "GLM-5.3", _ALWAYS)
-GLM_5_3_FLASH = Variant("glm-5.3-flash", "GLM-5.3-Flash", replace(_ALWAYS, drafts="none"))
+GLM_5_3_FLASH = Variant("glm-5.3-flash", "GLM-5.3-Flash", _ALWAYS)
 
 VARIANTS = (GLM_5_2, GLM_5_3, GLM_5_3_FLASH)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
@@ -89,6 +90,22 @@ class InklingConfig(Trunk, frozen=True, kw_only=True):
             hearing=_hearing(checkpoint),
         )
 
+    @classmethod
+    def draft(cls, checkpoint: Checkpoint) -> tuple[InklingConfig, bool]:
+        """The numbers of the first draft head, those of a model with one layer, which has no experts; and whether a norm
+        follows it that all heads share."""
+        text = _text(checkpoint)
+        own = Config.of(checkpoint).part("mtp_config") or text
+        key = "mtp_local_layer_ids" if own is text else "local_layer_ids"
+        local = [] if own.get(key) is None else own.get(key)
+        if not isinstance(local, list) or not all(type(i) is int and i >= 0 for i in local):
+            raise own.error(key, "must be a list of draft heads, counted from 0")
+        if not own.flag("mtp_hidden_states_first", True):
+            raise own.error("mtp_hidden_states_first", "is false, heads that take the hidden row first can be computed")
+        full, windowed = _kinds(text)
+        config = replace(cls.of(checkpoint), layers=(windowed if 0 in local else full,), dense=(True,))
+        return config, own.flag("chain_hidden_post_norm", False)
+
 
 class Loop(Struct, frozen=True):
     """Layers `start` to `end` - 1, which run `passes` times; none where they are equal."""
@@ -170,10 +187,14 @@ def _trunk(config: Config, *, floor: int | None) -> dict[str, Any]:
 
 def _layers(config: Config) -> tuple[Heads, ...]:
     count = config.size("num_hidden_layers", most=4096)
-    window = config.size(_named(config, "sliding_window_size", "sliding_window"))
-    full = _heads(config, "", config.size("rel_extent"))
-    local = _heads(config, "swa_", window, window=window)
+    full, local = _kinds(config)
     return tuple(local if is_local else full for is_local in _local(config, count))
+
+
+def _kinds(config: Config) -> tuple[Heads, Heads]:
+    """The attention to all positions, and that to the last ones."""
+    window = config.size(_named(config, "sliding_window_size", "sliding_window"))
+    return _heads(config, "", config.size("rel_extent")), _heads(config, "swa_", window, window=window)
 
 
 def _heads(config: Config, prefix: str, extent: int, *, window: int = 0) -> Heads:

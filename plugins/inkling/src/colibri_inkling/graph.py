@@ -26,14 +26,17 @@ def _declare(g: Graph, c: InklingConfig) -> None:
     if c.hearing is not None:
         x = x + _heard(g, c.hearing)
     for i, heads in enumerate(c.layers):
-        w = g.scope(f"model.llm.layers.{i}")
-        h = g.rms_norm(x, w["attn_norm.weight"], c.eps)
-        x = x + convolve(g, _attention(g, h, w.scope("attn"), c, heads, i), w, "attn_sconv", c, i)
-        h = g.rms_norm(x, w["mlp_norm.weight"], c.eps)
-        m = w.scope("mlp")
-        x = x + convolve(g, _dense(g, h, m) if c.dense[i] else _experts(g, h, m, c), w, "mlp_sconv", c, i)
-    x = g.rms_norm(x, g.w("model.llm.norm.weight"), c.eps)
+        x = layer(g, x, g.scope(f"model.llm.layers.{i}"), c, heads, i)
+    x = g.hidden(g.rms_norm(x, g.w("model.llm.norm.weight"), c.eps))
     g.logits(unembed(g, x * (1 / c.mup), c))
+
+
+def layer(g: Graph, x: Value, w: Scope, c: InklingConfig, heads: Heads, i: int) -> Value:
+    """The residual behind layer i."""
+    h = g.rms_norm(x, w["attn_norm.weight"], c.eps)
+    x = x + convolve(g, _attention(g, h, w.scope("attn"), c, heads, i), w, "attn_sconv", c, i)
+    h, m = g.rms_norm(x, w["mlp_norm.weight"], c.eps), w.scope("mlp")
+    return x + convolve(g, _dense(g, h, m) if c.dense[i] else _experts(g, h, m, c), w, "mlp_sconv", c, i)
 
 
 def _heard(g: Graph, hearing: Hearing) -> Value:
@@ -60,7 +63,7 @@ def _attention(g: Graph, x: Value, w: Scope, c: InklingConfig, heads: Heads, i: 
 def _dense(g: Graph, x: Value, w: Scope) -> Value:
     both = w.tensor("w13_dn.weight")
     gate, up = (g.linear(x, g.weight(both.rows(first, both.shape[0], 2))) for first in (0, 1))
-    return g.mul_weight(g.linear(g.swiglu(gate, up), w["w2_md.weight"]), w["global_scale"])
+    return g.mul_weight(g.linear(g.swiglu(gate, up), w["w2_md.weight"]), w.matrix("global_scale", 1))
 
 
 def _experts(g: Graph, x: Value, w: Scope, c: InklingConfig) -> Value:
@@ -73,4 +76,4 @@ def _experts(g: Graph, x: Value, w: Scope, c: InklingConfig) -> Value:
     for j, (gate, up, down) in enumerate(zip(shared.gate, shared.up, shared.down, strict=True)):
         share = g.slice(routes, 2 * c.top_k + j, 1)
         y = y + g.linear(g.swiglu(g.linear(x, gate), g.linear(x, up)) * share, down)
-    return g.mul_weight(y, w["gate.global_scale"])
+    return g.mul_weight(y, w.matrix("gate.global_scale", 1))

@@ -23,7 +23,9 @@ _CLAIMS = Capabilities(
     continuation=True,
 )
 
-INKLING = Variant("inkling", "Inkling", replace(_CLAIMS, inputs=("text", "audio")))
+_DRAFTS = replace(_CLAIMS, drafts="mtp")
+
+INKLING = Variant("inkling", "Inkling", replace(_DRAFTS, inputs=("text", "audio")))
 INKLING_2_SMALL = Variant("inkling-2-small", "Inkling-2-Small", _CLAIMS)
 INKLING_2_MINI = Variant("inkling-2-mini", "Inkling-2-Mini", _CLAIMS)
 
@@ -33,7 +35,7 @@ VARIANTS = (INKLING, INKLING_2_SMALL, INKLING_2_MINI)
 AUDIO_TABLE = "model.audio.encoder.weight"
 
 #: Inkling without the part that hears.
-_DEAF = replace(INKLING, capabilities=_CLAIMS)
+_DEAF = replace(INKLING, capabilities=_DRAFTS)
 
 _BY_MODEL_TYPE = {
     "inkling_mm_model": INKLING,

@@ -65,6 +65,11 @@ class Mimo:
 
         build_graph(checkpoint, g)
 
+    def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+        from .draft import build_draft
+
+        return build_draft(checkpoint, g)
+
 
 @hookimpl
 def register_families(register: FamilyRegistrar) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from colibri.compute.blocks import Routing
 from colibri.compute.checkpoint import Checkpoint
@@ -68,6 +69,14 @@ class MimoConfig(Struct, frozen=True):
             value_scale=config.number("attention_value_scale", 1.0),
             routing=_routing(config),
         )
+
+    @classmethod
+    def draft(cls, checkpoint: Checkpoint) -> MimoConfig:
+        """The numbers of a draft head: those of a model with one layer, which has a window. Raises CheckpointError naming
+        the file and the key."""
+        c, config = cls.of(checkpoint), as_published(checkpoint).text()
+        attention = _windowed(config, c.context, _full(config, c.context))
+        return replace(c, attention=(attention,), expert_layers=(False,))
 
 
 def _layers(config: Config, count: int, key: str, own_key: str, words: Mapping[str, bool]) -> tuple[bool, ...]:

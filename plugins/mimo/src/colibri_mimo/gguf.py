@@ -9,6 +9,9 @@ from colibri.compute.gguf_names import layers_of
 #: `general.architecture` -> the published `model_type`: one for all models of this family.
 ARCHITECTURES = {"mimo2": "mimo_v2"}
 
+#: A draft head's tensors besides those that all families share (see find_gguf).
+HEAD = {"pre_mlp_layernorm": "ffn_norm", "final_layernorm": "layer_output_norm"}
+
 _KEYS = {"hybrid_layer_pattern": "attention.sliding_window_pattern"}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from colibri.compute.blocks import balanced_moe, gated_mlp
 from colibri.compute.checkpoint import Checkpoint, Tensor
-from colibri.compute.graph import Graph
+from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
 from colibri.compute.quantised import find_shards
 
@@ -23,23 +23,28 @@ def build_graph(checkpoint: Checkpoint, g: Graph) -> None:
     for i, a in enumerate(c.attention):
         w = g.scope(f"model.layers.{i}")
         h = g.rms_norm(x, w["input_layernorm.weight"], c.eps)
-        fused = f"blk.{i}.attn_qkv.weight" if checkpoint.format == "gguf" else f"{w.prefix}.self_attn.qkv_proj.weight"
-        if fused in checkpoint.tensors:
-            q, k, v = _from_shards(g, h, find_shards(checkpoint, fused, c.shards), a)
-        else:
-            q = g.linear(h, g.w(f"{w.prefix}.self_attn.q_proj.weight", rows=a.heads * a.head_dim))
-            k, v = (g.linear(h, w[f"self_attn.{n}_proj.weight"]) for n in "kv")
-        state = g.kv(i, a.kv_heads, a.head_dim, a.v_dim, window=a.window)
-        sinks = w["self_attn.attention_sink_bias"] if a.sinks else None
-        y = g.attention(g.rope(q, a.rope), g.rope(k, a.rope), v * c.value_scale, state=state, sinks=sinks)
-        x = x + g.linear(y, w["self_attn.o_proj.weight"])
+        x = x + attend(g, checkpoint, h, w.scope("self_attn"), c, a, i)
         h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps)
         if c.expert_layers[i]:
             x = x + balanced_moe(g, h, w.scope("mlp"), c.routing)
         else:
             x = x + gated_mlp(g, h, w.scope("mlp"))
-    x = g.rms_norm(x, g.w("model.norm.weight"), c.eps)
+    x = g.hidden(g.rms_norm(x, g.w("model.norm.weight"), c.eps))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
+
+
+def attend(g: Graph, checkpoint: Checkpoint, x: Value, w: Scope, c: MimoConfig, a: Attention, i: int) -> Value:
+    """Layer i's attention over x."""
+    fused = f"blk.{i}.attn_qkv.weight" if checkpoint.format == "gguf" else f"{w.prefix}.qkv_proj.weight"
+    if fused in checkpoint.tensors or checkpoint.config.get("attention_projection_layout") == "fused_qkv":
+        q, k, v = _from_shards(g, x, find_shards(checkpoint, fused, c.shards), a)
+    else:
+        q = g.linear(x, g.w(f"{w.prefix}.q_proj.weight", rows=a.heads * a.head_dim))
+        k, v = (g.linear(x, w[f"{n}_proj.weight"]) for n in "kv")
+    state = g.kv(i, a.kv_heads, a.head_dim, a.v_dim, window=a.window)
+    sinks = w["attention_sink_bias"] if a.sinks else None
+    y = g.attention(g.rope(q, a.rope), g.rope(k, a.rope), v * c.value_scale, state=state, sinks=sinks)
+    return g.linear(y, w["o_proj.weight"])
 
 
 def _from_shards(g: Graph, x: Value, shards: Sequence[Tensor], a: Attention) -> tuple[Value, Value, Value]:

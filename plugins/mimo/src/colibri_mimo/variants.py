@@ -15,7 +15,7 @@ from .gguf import ARCHITECTURES
 if TYPE_CHECKING:
     from colibri.compute.checkpoint import Checkpoint
 
-_CHAT = Capabilities(thinking="optional", preserve=True, continuation=True, developer=True)
+_CHAT = Capabilities(thinking="optional", preserve=True, continuation=True, developer=True, drafts="mtp")
 _THINKS = replace(_CHAT, thinks=True)
 _TOOLS = replace(_THINKS, tools="native", tool_choice="narrow", strict_tools=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from colibri.compute.blocks import draft_streams
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
@@ -36,8 +37,29 @@ def build_flash_next(checkpoint: Checkpoint, g: Graph) -> None:
             x = write(gated_attention(g, h, w, base, i, select=index(g, h, w.scope("self_attn.indexer"), c, i)))
         h, write = gated_streams(g, x, w.scope("mlp_hyper_connection"), c)
         x = write(feed_forward(g, h, w, base, i))
-    h, _ = gated_streams(g, x, g.scope(f"{base.root}.hyper_connection_mixer"), c)
+    h, _ = gated_streams(g, g.hidden(x), g.scope(f"{base.root}.hyper_connection_mixer"), c)
     g.logits(g.linear(h, embedding if base.tied else g.w("lm_head.weight")))
+
+
+def build_flash_next_draft(checkpoint: Checkpoint, g: Graph) -> bool:
+    """Declare the draft head of `checkpoint`, a layer with attention over the model's streams; false where there is none."""
+    if not checkpoint.has("mtp."):
+        return False
+    c, w = FlashNextConfig.draft(checkpoint), g.scope("mtp")
+    base, layer = c.base, w.scope("layers.0")
+    g.context(base.context)
+    embedding = g.w(f"{base.root}.embed_tokens.weight", rows=base.vocab)
+    token = g.rms_norm(g.embed(g.tokens, embedding), w["pre_fc_norm_embedding.weight"], base.eps, unit=base.unit)
+    streams = g.given(c.streams * embedding.shape[1])
+    hidden = g.rms_norm(streams, w["pre_fc_norm_hidden.weight"], base.eps, unit=base.unit)  # over all of them at once
+    x = draft_streams(g, token, hidden, w["fc_embedding.weight"], w["fc_hidden.weight"], c.streams)
+    h, write = gated_streams(g, x, layer.scope("attn_hyper_connection"), c)
+    x = write(gated_attention(g, h, layer, base, 0, select=index(g, h, layer.scope("self_attn.indexer"), c, 0)))
+    h, write = gated_streams(g, x, layer.scope("mlp_hyper_connection"), c)
+    x = write(feed_forward(g, h, layer, base, 0))
+    h, _ = gated_streams(g, x, w.scope("hyper_connection_mixer"), c)
+    g.logits(g.linear(h, embedding if base.tied else g.w("lm_head.weight")))
+    return True
 
 
 def gated_streams(g: Graph, x: Value, w: Scope, c: FlashNextConfig) -> tuple[Value, Callable[[Value], Value]]:

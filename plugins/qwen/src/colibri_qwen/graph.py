@@ -8,7 +8,7 @@ from colibri.compute.graph import Graph
 from colibri.errors import CheckpointError
 
 from .dense import build_dense
-from .flash_next import build_flash_next
+from .flash_next import build_flash_next, build_flash_next_draft
 from .gguf import ARCHITECTURES
 from .hybrid import build_hybrid, build_hybrid_draft
 
@@ -24,9 +24,12 @@ _BUILDERS = {
     "qwen4_exp_text": build_flash_next,
 }
 
-
-#: The same for draft heads; those of other models are left alone.
-_DRAFTS = {kind: build_hybrid_draft for kind, build in _BUILDERS.items() if build is build_hybrid}
+#: The same for draft heads.
+_DRAFTS = {
+    kind: build_flash_next_draft if build is build_flash_next else build_hybrid_draft
+    for kind, build in _BUILDERS.items()
+    if build is not build_dense
+}
 
 
 def build_graph(checkpoint: Checkpoint, g: Graph) -> None:

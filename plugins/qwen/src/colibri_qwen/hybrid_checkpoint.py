@@ -134,6 +134,11 @@ class FlashNextConfig(Struct, frozen=True):
         indexer = _indexer(config, base, apart=checkpoint.format == "gguf")
         return cls(base, config.size("hc_count", 4, least=2, most=64), indexer, _ngrams(config, base))
 
+    @classmethod
+    def draft(cls, checkpoint: Checkpoint) -> FlashNextConfig:
+        """The numbers of the draft head (see HybridConfig.draft)."""
+        return replace(cls.of(checkpoint), base=HybridConfig.draft(checkpoint))
+
 
 def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConfig:
     kind, gguf = model_type(checkpoint, ARCHITECTURES), checkpoint.format == "gguf"

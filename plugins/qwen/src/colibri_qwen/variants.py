@@ -29,7 +29,7 @@ QWEN2_5_CODER = Variant("qwen2.5-coder", "Qwen2.5-Coder", _TOOLS)
 QWEN3_NEXT = Variant("qwen3-next", "Qwen3-Next", msgspec.structs.replace(_TOOLS, drafts="mtp"))
 QWEN3_6 = Variant("qwen3.6", "Qwen3.6", _THINKING)
 QWEN3_8 = Variant("qwen3.8", "Qwen3.8", _EFFORTS)
-QWEN3_8_FLASH_NEXT = Variant("qwen3.8-flash-next", "Qwen3.8-Flash-Next", msgspec.structs.replace(_EFFORTS, drafts="none"))
+QWEN3_8_FLASH_NEXT = Variant("qwen3.8-flash-next", "Qwen3.8-Flash-Next", _EFFORTS)
 
 VARIANTS = (QWEN2, QWEN2_5, QWEN2_5_CODER, QWEN3_NEXT, QWEN3_6, QWEN3_8, QWEN3_8_FLASH_NEXT)
 
