@@ -102,6 +102,7 @@ nb::bytes dequantize(const std::string& dtype, nb::bytes data, int64_t count) {
     colibri::DType type;
     if (!colibri::parse_dtype(dtype, type)) colibri::refuse("unknown storage type '", dtype, "'");
     const colibri::TypeInfo& info = colibri::type_info(type);
+    if (info.together > 1) colibri::refuse("rows of ", dtype, " lie interleaved: there is no single one");
     if (count < 0 || count > (int64_t{1} << 32) || count % info.block != 0)
         colibri::refuse(count, " values are no whole number of ", dtype, " blocks of ", info.block);
     if (data.size() != colibri::row_bytes(type, count))

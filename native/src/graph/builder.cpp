@@ -101,7 +101,9 @@ int Builder::weight(const std::string& name, const std::string& dtype, int64_t r
     if (pitch == 0) pitch = row;
     if (pitch < row || pitch > (int64_t{1} << 31) || pitch % static_cast<int64_t>(alignment(type)) != 0)
         refuse(what, ": rows of ", row, " bytes do not lie ", pitch, " bytes apart");
-    const uint64_t size = static_cast<uint64_t>(rows - 1) * static_cast<uint64_t>(pitch) + static_cast<uint64_t>(row);  // < 2^63
+    if (info.together > 1 && pitch != row) refuse(what, ": rows that lie interleaved have nothing between them");
+    const auto last = static_cast<uint64_t>(stored_rows(type, rows) - 1);
+    const uint64_t size = last * static_cast<uint64_t>(pitch) + static_cast<uint64_t>(row);  // < 2^63
     Matrix matrix{type, cols, bytes(what, file, offset, size, alignment(type)), pitch, {}, {}};
     plan_.weights.push_back({name, rows, matrix, {}});
     return static_cast<int>(plan_.weights.size()) - 1;
