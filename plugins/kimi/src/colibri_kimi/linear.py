@@ -21,12 +21,11 @@ USER = Special("<|im_user|>")
 ASSISTANT = Special("<|im_assistant|>")
 MIDDLE = Special("<|im_middle|>")
 END = Special("<|im_end|>")
-SECTION, SECTION_END = Special("<|tool_calls_section_begin|>"), Special("<|tool_calls_section_end|>")
-CALL, ARGUMENT, CALL_END = (
-    Special("<|tool_call_begin|>"),
-    Special("<|tool_call_argument_begin|>"),
-    Special("<|tool_call_end|>"),
-)
+SECTION = Special("<|tool_calls_section_begin|>")
+SECTION_END = Special("<|tool_calls_section_end|>")
+CALL = Special("<|tool_call_begin|>")
+ARGUMENT = Special("<|tool_call_argument_begin|>")
+CALL_END = Special("<|tool_call_end|>")
 
 #: The system text of a conversation that does not begin with one.
 PERSONA = "You are Kimi, an AI assistant created by Moonshot AI."
