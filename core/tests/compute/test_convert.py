@@ -21,12 +21,12 @@ from colibri.compute.convert import Choice, Conversion, convert, verify
 from colibri.compute.load import declare, load_runtime
 from colibri.compute.runtime import Runtime
 from colibri.errors import CheckpointError, ColibriError
-from colibri.testing.checkpoints import seeded_weights, write_checkpoint
+from colibri.testing.checkpoints import seeded_weights, write_checkpoint, write_gguf
 from colibri.testing.drive import logits_of
 from colibri.testing.interpreter import InterpretedRuntime
 from colibri.testing.storage import values_of
 
-from .conftest import CONFIG, EXPERTS, SHAPES, WIDTH
+from .conftest import CONFIG, EXPERTS, METADATA, SHAPES, WIDTH
 
 INNER = 128
 WIDE = {
@@ -37,6 +37,7 @@ WIDE = {
     **{f"layer.experts.{e}.down_proj.weight": (WIDTH, INNER) for e in range(EXPERTS)},
 }
 IDS = list(range(3, 43))
+KINDS = {"layer.router.weight": "f32", "layer.v.weight": "q4_0"}
 
 
 @pytest.fixture(scope="module")
@@ -268,3 +269,23 @@ def test_a_bank_with_other_experts_than_the_model_has_is_refused(toy: Any, conve
     fewer = msgspec.structs.replace(opened.banks["layer.experts"], gate=opened.banks["layer.experts"].gate[:-1])
     with pytest.raises(CheckpointError, match=f"a bank of {EXPERTS - 1} experts, {EXPERTS} are needed"):
         declare(toy, msgspec.structs.replace(opened, banks={"layer.experts": fewer}))
+
+
+def test_a_gguf_file_keeps_its_metadata_and_its_names(toy: Any, tmp_path: Path) -> None:
+    arrays = seeded_weights(WIDE, 3)
+    vocabulary = {"tokenizer.ggml.tokens": ["a", "b"], "split.count": 1}
+    file = write_gguf(
+        tmp_path / "published.gguf", {**METADATA, **vocabulary}, arrays, dtype=lambda name: KINDS.get(name, "q8_0")
+    )
+    source = open_checkpoint(file)
+    target = tmp_path / "model"
+    verify(target, run(toy, source, target))
+    found = open_checkpoint(target)
+    assert (found.format, found.metadata, found.path) == ("gguf", source.metadata, target / "metadata.gguf")
+    assert found.tensor("layer.q.weight").dtype == "i8x16"
+    assert len(found.banks["layer.experts"].gate) == EXPERTS
+    # A type that safetensors has no word for stays as it is all the same.
+    run(toy, source, tmp_path / "kept", Choice("keep", "keep"))
+    kept = open_checkpoint(tmp_path / "kept")
+    assert (kept.tensor("layer.q.weight").dtype, kept.tensor("layer.v.weight").dtype) == ("q8_0", "q4_0")
+    assert logits_of(native(toy, tmp_path / "kept"), IDS).tobytes() == logits_of(native(toy, file), IDS).tobytes()

@@ -170,13 +170,13 @@ std::vector<uint8_t> Builder::pack(int64_t index, const std::string& dtype, int6
     std::vector<uint8_t> out(static_cast<size_t>(blocks * block_bytes));
     std::vector<Loss> losses(static_cast<size_t>(blocks));
     std::vector<std::vector<float>> values(static_cast<size_t>(threads), std::vector<float>(static_cast<size_t>(info.together * cols)));
-    const Kernels& kernels = colibri::kernels(Isa::Scalar);
+    const Kernels& kernels = colibri::kernels(available_isas().back());  // all give the same bits
     Pool pool(static_cast<int>(threads));
     pool.run(blocks, [&](int64_t b, int thread) {
         float* x = values[static_cast<size_t>(thread)].data();
         const int64_t begin = b * info.together, rows = std::min<int64_t>(info.together, count - begin);
         for (int64_t r = 0; r < rows; r++) kernels.dequantize(weight.matrix, first + begin + r, x + r * cols);
-        colibri::pack(type, x, rows, cols, out.data() + b * block_bytes, losses[static_cast<size_t>(b)]);
+        kernels.pack(type, x, rows, cols, out.data() + b * block_bytes, losses[static_cast<size_t>(b)]);
     });
     for (const Loss& part : losses) {  // in one order, so that it is the same number with any threads
         loss.error += part.error;

@@ -72,12 +72,10 @@ struct Matrix {
 // Rows that lie one behind the other.
 Matrix dense(DType type, int64_t cols, const void* data);
 
-// Stores `n` rows of `k` floats in an interleaved type, rows from a multiple of its `together` on; `out` has room for
-// stored_rows(n). Adds the squares of what got lost, and of all values, to `errors`.
+// The sum of the squares of what got lost, and of all values.
 struct Loss {
     double error = 0, size = 0;
 };
-void pack(DType t, const float* x, int64_t n, int64_t k, uint8_t* out, Loss& loss);
 
 enum class Isa : uint8_t { Scalar, Avx2, Avx512 };
 
@@ -89,6 +87,8 @@ struct Kernels {
     void (*quantize)(ActType, const float* x, int64_t k, void* out);
     // The values of one row as floats.
     void (*dequantize)(const Matrix&, int64_t row, float* out);
+    // Stores `n` rows of `k` floats in an interleaved type; `out` has room for stored_rows(n). Adds to the loss.
+    void (*pack)(DType, const float* x, int64_t n, int64_t k, uint8_t* out, Loss&);
     // y[i * y_stride + n] = dot(weight row n, activation row i) for n in [n0, n1), i in [0, m).
     // `acts` are m rows, act_stride bytes apart, of the weight type's ActType.
     // y is written at columns n0..n1 only, so that threads share an output by columns.

@@ -11,7 +11,6 @@ set(_avx512_options ${_avx2_options} -mavx512f -mavx512bw -mavx512vl -mavx512dq 
 set(COLIBRI_KERNEL_SOURCES
     "${_kernels}/dequantize.cpp"
     "${_kernels}/dispatch.cpp"
-    "${_kernels}/pack.cpp"
     "${_kernels}/scalar.cpp"
     "${_kernels}/scratch.cpp"
     "${_kernels}/types.cpp")

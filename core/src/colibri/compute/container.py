@@ -7,7 +7,8 @@ Such a file is valid safetensors. Its packed tensors are bytes (U8), and the hea
     colibri.banks      JSON: {name: {"gate" | "up" | "down": {"dtype", "shape", "offset": in a record}}}
 
 A bank is a tensor [experts, bytes of a record]. Records begin at multiples of ALIGNMENT in their file and are as long, so
-that an expert is one read, past the system's cache if need be. All else is as published.
+that an expert is one read, past the system's cache if need be. All else is as published; a model that was a GGUF file keeps
+its metadata in METADATA, a GGUF file without tensors.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from .checkpoint import BLOCKS, TOGETHER, StoredBank, Tensor
 VERSION = "1"
 ALIGNMENT = 4096
 
+#: The file that holds the metadata of what was a GGUF file.
+METADATA = "metadata.gguf"
+
 #: Keys of the header's metadata.
 KIND, MATRICES, BANKS = "colibri.container", "colibri.matrices", "colibri.banks"
 
@@ -33,18 +37,18 @@ _SIZE = 1 << 31
 
 
 class Matrix(Struct, frozen=True, forbid_unknown_fields=True):
-    """A packed matrix; `offset` is where it begins in a record."""
+    """A packed matrix, or a tensor of a type that safetensors has no word for; `offset` is where it begins in a record."""
 
     dtype: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     offset: int = 0
 
     @property
     def nbytes(self) -> int:
         """Its room: of whole groups of interleaved rows."""
         (block, size), together = BLOCKS[self.dtype], TOGETHER.get(self.dtype, 1)
-        rows, columns = self.shape
-        return -(-rows // together) * together * (columns // block) * size
+        rows = math.prod(self.shape[:-1])
+        return -(-rows // together) * together * (self.shape[-1] // block) * size
 
 
 class Parts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,9 +96,10 @@ def _stored(tensors: Mapping[str, Tensor], name: str, file: Path) -> Tensor:
 
 
 def _checked(matrix: Matrix, stored: Tensor) -> Matrix:
-    rows, columns = matrix.shape
-    if matrix.dtype not in BLOCKS or not 0 < rows < _SIZE or not 0 < columns < _SIZE or columns % BLOCKS[matrix.dtype][0]:
-        raise stored.error(f"can't be a matrix {[rows, columns]} of {matrix.dtype[:32]}")
+    shape, dtype = matrix.shape, matrix.dtype
+    possible = dtype in BLOCKS and 1 <= len(shape) <= 3 and all(0 < size < _SIZE for size in shape)
+    if not possible or shape[-1] % BLOCKS[dtype][0] or (dtype in TOGETHER and len(shape) != 2):
+        raise stored.error(f"can't be {dtype[:32]} of shape {[*shape[:8]]}")
     return matrix
 
 
@@ -102,12 +107,14 @@ def _bank(stored: Tensor, parts: Parts) -> StoredBank:
     if len(stored.shape) != 2 or stored.shape[1] % ALIGNMENT or stored.offset % ALIGNMENT:
         raise stored.error(f"a bank [experts, bytes] lies at multiples of {ALIGNMENT} bytes")
     experts, record = stored.shape
+    for part in (parts.gate, parts.up, parts.down):
+        if len(_checked(part, stored).shape) != 2:
+            raise stored.error("holds matrices, nothing else")
     inner, width = parts.gate.shape
     if parts.up.shape != (inner, width) or parts.down.shape != (width, inner):
         raise stored.error("its gate, up and down do not go together")
 
     def of(part: Matrix, name: str) -> tuple[Tensor, ...]:
-        _checked(part, stored)
         if not 0 <= part.offset <= record - part.nbytes:
             raise stored.error(f"its {name} leaves the record of {record} bytes")
         return tuple(

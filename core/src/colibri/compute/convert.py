@@ -23,7 +23,8 @@ from .. import _native
 from ..errors import CheckpointError, ColibriError
 from ..family import Family
 from .checkpoint import BLOCKS, Checkpoint, Tensor, parts_of
-from .container import ALIGNMENT, BANKS, KIND, MATRICES, VERSION, Matrix, Parts, record_of
+from .container import ALIGNMENT, BANKS, KIND, MATRICES, METADATA, VERSION, Matrix, Parts, record_of
+from .gguf import metadata_alone
 from .load import Declared, declare, declare_draft
 from .native import add_weight
 from .plan import Bank, Plan
@@ -43,6 +44,10 @@ _OWN = ("model.safetensors.index.json", "conversion.json")
 
 #: Tensors that no plan names are taken along up to this size: tables of numbers that configurations are read from.
 _SMALL = 1 << 20
+
+
+#: Storage types -> what safetensors calls them.
+_WORDS = {"f32": "F32", "bf16": "BF16", "f16": "F16", "i32": "I32", "i64": "I64"}
 
 
 class Choice(Struct, frozen=True):
@@ -131,6 +136,9 @@ def convert(
         progress(read, total)
     weight_map = {tensor: written.file for written in conversion.written for tensor in written.tensors}
     _save(target / _OWN[0], json.dumps({"metadata": {}, "weight_map": weight_map}, indent=1).encode())
+    if checkpoint.format == "gguf":
+        _save(target / METADATA, metadata_alone(checkpoint.path))
+        return conversion
     for pattern in _BESIDE:
         for file in sorted(checkpoint.path.glob(pattern)):
             if file.is_file() and file.name not in _OWN:
@@ -156,7 +164,7 @@ def _files(checkpoint: Checkpoint, declared: Iterable[Declared], choice: Choice)
     """The files to be written, each with its tensors: one for each bank, and as many as needed for all else."""
     plans, places = list(declared), _places(checkpoint)
     banks = [item for plan, tensors in plans for bank in plan.banks if (item := _bank(plan, bank, tensors, choice))]
-    packed = {item.name: item for plan, tensors in plans for item in _matrices(plan, tensors, choice)}
+    packed = {item.name: item for plan, tensors in plans for item in _matrices(checkpoint, plan, tensors, choice)}
     taken = {name for item in banks for expert in item.experts for tensor in expert for name in _names(places, tensor)}
     taken |= {name for item in packed.values() if item.weight for name in _names(places, item.weight)}
     in_banks = {bank.name for bank in banks}
@@ -170,7 +178,7 @@ def _files(checkpoint: Checkpoint, declared: Iterable[Declared], choice: Choice)
             for index in kind
         }
         for index, weight in enumerate(plan.weights):
-            if index not in own and weight.name not in packed:
+            if index not in own and tensors[weight.name].name not in packed:
                 kept |= _names(places, tensors[weight.name])
     kept |= {name for name, tensor in checkpoint.tensors.items() if tensor.nbytes <= _SMALL and name not in taken}
     matrices = [*packed.values(), *(_copy(checkpoint.tensors[name]) for name in sorted(kept))]
@@ -201,7 +209,7 @@ def _bank(plan: Plan, bank: Bank, tensors: Mapping[str, Tensor], choice: Choice)
     return _Item(bank.name, nbytes, entry, parts=parts, experts=experts)
 
 
-def _matrices(plan: Plan, tensors: Mapping[str, Tensor], choice: Choice) -> Iterator[_Item]:
+def _matrices(checkpoint: Checkpoint, plan: Plan, tensors: Mapping[str, Tensor], choice: Choice) -> Iterator[_Item]:
     """The weights that can be packed: read only by products and by token, and stored under their own name."""
     dtype = TYPES.get(choice.dense)
     if dtype is None:
@@ -215,17 +223,19 @@ def _matrices(plan: Plan, tensors: Mapping[str, Tensor], choice: Choice) -> Iter
     for index, weight in enumerate(plan.weights):
         tensor = tensors[weight.name]
         fits = len(weight.shape) == 2 and weight.shape[0] >= 16 and weight.shape[1] % BLOCKS[dtype][0] == 0
-        if uses.get(index) == {"packed"} and fits and tensor.name == weight.name and tensor.shape == weight.shape:
-            matrix = Matrix(dtype, (weight.shape[0], weight.shape[1]))
+        whole = tensor.name == weight.name or checkpoint.tensors.get(tensor.name) == tensor
+        if uses.get(index) == {"packed"} and fits and whole and tensor.shape == weight.shape:
+            matrix = Matrix(dtype, weight.shape)
             entry = {"dtype": "U8", "shape": [matrix.nbytes]}
-            yield _Item(weight.name, matrix.nbytes, entry, weight=tensor, matrix=matrix)
+            yield _Item(tensor.name, matrix.nbytes, entry, weight=tensor, matrix=matrix)
 
 
 def _copy(tensor: Tensor) -> _Item:
-    words = {"f32": "F32", "bf16": "BF16", "f16": "F16", "i64": "I64"}
-    return _Item(
-        tensor.name, tensor.nbytes, {"dtype": words.get(tensor.dtype, tensor.dtype), "shape": [*tensor.shape]}, copy=tensor
-    )
+    word = _WORDS.get(tensor.dtype, tensor.dtype)
+    if word in BLOCKS:  # a type of GGUF's
+        entry = {"dtype": "U8", "shape": [tensor.nbytes]}
+        return _Item(tensor.name, tensor.nbytes, entry, copy=tensor, matrix=Matrix(tensor.dtype, tensor.shape))
+    return _Item(tensor.name, tensor.nbytes, {"dtype": word, "shape": [*tensor.shape]}, copy=tensor)
 
 
 #: Where the tensors of each file begin, in order, and their names.
@@ -368,7 +378,7 @@ class _Loss:
 
 def _packed(tensor: Tensor, matrix: Matrix, threads: int, loss: _Loss) -> Iterator[tuple[bytes, int]]:
     """A weight in an interleaved type, rows after rows."""
-    rows, columns = matrix.shape
+    rows, columns = tensor.shape
     builder = _native.Builder(1)
     index = add_weight(builder, tensor.name, matrix.shape, tensor)
     step = max(_CHUNK // (4 * columns) // 16 * 16, 16)

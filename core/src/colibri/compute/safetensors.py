@@ -12,7 +12,8 @@ from typing import Any
 from ..errors import CheckpointError
 from .checkpoint import Checkpoint, StoredBank, Tensor, check_layout, file_size, shards
 from .config import parse_json
-from .container import unpacked
+from .container import METADATA, unpacked
+from .gguf import read_header as read_gguf_header
 
 #: Longest header (some 250000 tensors in one file), and longest config.json or index, in bytes.
 MAX_HEADER = 32 << 20
@@ -37,7 +38,8 @@ _BITS = {
 
 def open_folder(folder: Path) -> Checkpoint:
     """A folder with config.json and one or more shards, with or without an index. Raises CheckpointError."""
-    config = read_json(folder / "config.json")
+    gguf = folder / METADATA
+    config = {} if gguf.is_file() else read_json(folder / "config.json")
     tensors: dict[str, Tensor] = {}
     banks: dict[str, StoredBank] = {}
     index = folder / "model.safetensors.index.json"
@@ -53,6 +55,8 @@ def open_folder(folder: Path) -> Checkpoint:
     for name, shard in mapped.items():
         if name not in tensors or tensors[name].file.name != shard:
             raise CheckpointError(f"is listed by {index.name} but not in this file", file=folder / shard, tensor=name)
+    if gguf.is_file():
+        return Checkpoint(gguf, "gguf", {}, read_gguf_header(gguf)[0], tensors, banks)
     return Checkpoint(folder, "safetensors", config, {}, tensors, banks)
 
 
