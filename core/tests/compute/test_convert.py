@@ -227,7 +227,7 @@ def metadata(**values: Any) -> Any:
         (lambda header: put(header, {"other": bank(header)["layer.experts"]}), "there are no such bytes"),
         (described(up={"shape": [16, 64]}), "do not go together"),
         (described(down={"offset": 1 << 20}), "leaves the record"),
-        (described(down={"dtype": "x"}), "can't be a matrix"),
+        (described(down={"dtype": "x"}), "can't be x of shape [64, 128]"),
     ],
 )
 def test_a_broken_description_is_refused(converted: Path, tmp_path: Path, edit: Any, message: str) -> None:
