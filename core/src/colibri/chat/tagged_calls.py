@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from .arguments import ArgumentTypes, ObjectWriter, inside_string
 from .calls import Part
-from .jsontext import ValueScanner
+from .jsontext import is_value
 from .output import StateKind
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"
@@ -176,13 +176,8 @@ class TaggedCall:
     def _end_arguments(self) -> list[Part]:
         loose = "".join(self._loose).strip()
         objects = self._syntax.objects and self._repair and not self._given
-        self._bad = loose != "" and not (objects and _is_object(loose))
+        self._bad = loose != "" and not (objects and loose.startswith("{") and is_value(loose))
         if self._bad:
             return []
         self._written = True
         return [Part("tool_args", loose or self._object.end())]
-
-
-def _is_object(text: str) -> bool:
-    scanner = ValueScanner()
-    return text.startswith("{") and scanner.scan(text, 0, []) == len(text) and scanner.done

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from colibri.chat.conversation import Turn, TurnOptions
+from colibri.chat.conversation import Turn
 from colibri.chat.prompt import Piece, Special
-from colibri.errors import BadRequest
 
 IM_START = Special("<|im_start|>")
 IM_END = Special("<|im_end|>")
@@ -50,14 +49,3 @@ def result(body: Iterable[Piece | str], tags: Sequence[Piece | str], *, first: b
 def is_result(turns: Sequence[Turn], index: int) -> bool:
     """Whether there is a turn at `index`, and it is a tool's result."""
     return 0 <= index < len(turns) and turns[index].role == "tool"
-
-
-def is_continued(turns: Sequence[Turn], index: int, options: TurnOptions) -> bool:
-    """Whether the turn at `index` is the one left open."""
-    return options.cue == "continue" and index == len(turns) - 1
-
-
-def check_continuation(turns: Sequence[Turn], options: TurnOptions) -> None:
-    """Raises BadRequest for a continuation of what is no open answer."""
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")

@@ -104,8 +104,7 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
     kind, gguf = model_type(checkpoint, ARCHITECTURES), checkpoint.format == "gguf"
     flash = kind.startswith("qwen4")
     config.only("hidden_act", "silu")
-    if config.flag("attention_bias", False):
-        raise config.error("attention_bias", "is true, these models have none")
+    config.without("attention_bias")
     if not config.flag("attn_output_gate", True):
         raise config.error("attn_output_gate", "is false, the attention of these models has a gate")
     layers = config.size("num_hidden_layers", most=4096)
@@ -144,13 +143,11 @@ def _fused(checkpoint: Checkpoint, root: str) -> bool:
 
 
 def _linear(config: Config, layers: int, words: dict[str, bool]) -> tuple[bool, ...]:
-    kinds = config.get("layer_types")
-    if kinds is None:
-        interval = config.size("full_attention_interval", 4)
-        return tuple((i + 1) % interval > 0 for i in range(layers))
-    if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) and k in words for k in kinds):
-        raise config.error("layer_types", f"must name {' or '.join(words)} for each of {layers} layers")
-    return tuple(words[kind] for kind in kinds)
+    found = config.choices("layer_types", layers, words)
+    if found is not None:
+        return found
+    interval = config.size("full_attention_interval", 4)
+    return tuple((i + 1) % interval > 0 for i in range(layers))
 
 
 def _sparse(config: Config, layers: int) -> tuple[bool, ...]:

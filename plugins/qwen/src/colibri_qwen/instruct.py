@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from colibri.chat.conversation import Conversation, Tool, ToolCall, Turn, TurnOptions
+from colibri.chat.blocks import print_call
+from colibri.chat.conversation import Conversation, Tool, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
+from colibri.chat.open_turn import check_open_turn, is_open_turn
 from colibri.chat.prompt import Piece, Prompt, prompt
 from colibri.chat.tools import DEMAND, active_tools, demands_call
 from colibri.errors import BadRequest
@@ -22,9 +24,7 @@ from .chatml import (
     RESULT,
     RESULT_IN_LETTERS,
     Pieces,
-    check_continuation,
     closed,
-    is_continued,
     is_result,
     opened,
     result,
@@ -55,7 +55,7 @@ _TOOLS_TAIL = "\n</tools>\n\nFor each function call, return a json object with f
 def render(conversation: Conversation, options: TurnOptions, template: Template) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the template has no words for."""
     turns = conversation.turns
-    check_continuation(turns, options)
+    check_open_turn(turns, options)
     if not template.tools and (conversation.tools or any(turn.calls or turn.role == "tool" for turn in turns)):
         raise BadRequest("Qwen2 has no words for tools, calls and results.", param="messages")
     return prompt(_pieces(turns, active_tools(conversation, options), options, template))
@@ -65,7 +65,7 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions, 
     first = turns[0] if turns and turns[0].role == "system" else None
     yield from _system(template.persona if first is None else first.text, tools, demands_call(options))
     for index, turn in enumerate(turns):
-        continued = is_continued(turns, index, options)
+        continued = is_open_turn(turns, index, options)
         if turn is first:
             continue
         if turn.role == "tool":
@@ -117,12 +117,6 @@ def _calls(turn: Turn, template: Template) -> Pieces:
     for call in turn.calls:
         yield "\n"
         yield CALL
-        yield f'\n{{"name": "{call.name}", "arguments": {_arguments(call, template)}}}\n'
+        yield print_call(call, raw=template.raw_arguments)
         yield CALL_END
     yield from closed()
-
-
-def _arguments(call: ToolCall, template: Template) -> str:
-    if isinstance(call.arguments, str) and template.raw_arguments:
-        return call.arguments
-    return dumps(call.arguments)

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from colibri.chat.conversation import Conversation, MediaPart, Part, Tool, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
+from colibri.chat.open_turn import check_open_turn, is_open_turn
 from colibri.chat.prompt import Piece, Prompt, Special, Text, prompt
 from colibri.chat.tools import DEMAND, active_tools, demands_call
 from colibri.errors import BadRequest
 
-from .chatml import CALL, CALL_END, RESULT, Pieces, check_continuation, closed, is_continued, is_result, opened, result
+from .chatml import CALL, CALL_END, RESULT, Pieces, closed, is_result, opened, result
 
 THINK = Special("<think>")
 THINK_END = Special("</think>")
@@ -73,7 +74,7 @@ _REMINDER_TAIL = (
 def render(conversation: Conversation, options: TurnOptions, template: Template) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the template refuses, mostly in its own words."""
     turns = conversation.turns
-    check_continuation(turns, options)
+    check_open_turn(turns, options)
     if not turns:
         raise BadRequest("No messages provided.", param="messages")
     return prompt(_pieces(turns, active_tools(conversation, options), options, template))
@@ -89,7 +90,7 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions, 
             yield from _content(turn, index)
             yield from closed()
         elif turn.role == "assistant":
-            shown, continued = keep or index > query, is_continued(turns, index, options)
+            shown, continued = keep or index > query, is_open_turn(turns, index, options)
             yield from opened("assistant")
             if turn.spoken is not None and not continued and (shown or not turn.reasoning):
                 yield from _lead(thinks=_thought(turn, options))
