@@ -5,7 +5,6 @@ DSML is this family's markup for calls: tags whose names begin with the control 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from colibri.chat.conversation import MediaPart, Tool, ToolCall, Turn
@@ -21,13 +20,6 @@ ASSISTANT = Special("<｜Assistant｜>")
 THINK = Special("<think>")
 THINK_END = Special("</think>")
 DSML = Special("｜DSML｜")
-
-_TOKENS = {special.token: special for special in (THINK, THINK_END, DSML)}
-
-
-def pieces_of(words: str) -> tuple[Piece | str, ...]:
-    """A text of the template itself, whose control tokens are meant as such."""
-    return tuple(_TOKENS.get(part, part) for part in re.split(f"({'|'.join(map(re.escape, _TOKENS))})", words))
 
 
 def with_system(turns: Sequence[Turn]) -> tuple[Turn, ...]:

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 
 from colibri.chat.conversation import Conversation, Tool, Turn, TurnOptions
 from colibri.chat.open_turn import check_open_turn
-from colibri.chat.prompt import Piece, Prompt, prompt
+from colibri.chat.prompt import Piece, Prompt, prompt, template_text
 from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
-from .markup import BOS, USER, answer, declare, instruction, opening, pieces_of, text_of, with_system
+from .markup import BOS, DSML, THINK, THINK_END, USER, answer, declare, instruction, opening, text_of, with_system
 
 BLOCK = "function_calls"
 
-_TOOLS_HEAD = pieces_of(
+_TOOLS_HEAD = template_text(
     """
 
 ## Tools
@@ -47,7 +47,10 @@ Here is an example:
 <think>...thinking about results</think>
 Here are the functions available in JSONSchema format:
 <functions>
-"""
+""",
+    DSML,
+    THINK,
+    THINK_END,
 )
 _TOOLS_TAIL = "\n</functions>\n"
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from colibri.chat.conversation import Conversation, TextPart, Tool, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
 from colibri.chat.open_turn import check_open_turn, is_open_turn
-from colibri.chat.prompt import Piece, Prompt, Special, prompt
+from colibri.chat.prompt import Piece, Prompt, Special, prompt, template_text
 from colibri.chat.tools import DEMAND, active_tools, demands_call
 
 SYSTEM, USER, ASSISTANT = Special("<|system|>"), Special("<|user|>"), Special("<|assistant|>")
@@ -34,12 +34,11 @@ _TOOLS_HEAD = (
     "\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
 )
-_TOOLS_TAIL: tuple[Piece | str, ...] = (
-    "</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n",
-    *(CALL, "{function-name}"),
-    *(KEY, "{arg-key-1}", KEY_END, VALUE, "{arg-value-1}", VALUE_END),
-    *(KEY, "{arg-key-2}", KEY_END, VALUE, "{arg-value-2}", VALUE_END),
-    *("...", CALL_END),
+_TOOLS_TAIL = template_text(
+    "</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n"
+    "<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>"
+    "<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>",
+    *(CALL, CALL_END, KEY, KEY_END, VALUE, VALUE_END),
 )
 
 #: What of a tool's declaration is not printed.

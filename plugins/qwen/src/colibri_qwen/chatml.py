@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from colibri.chat.conversation import Turn
+from colibri.chat.conversation import Tool, Turn
+from colibri.chat.jsontext import dumps
 from colibri.chat.prompt import Piece, Special
+from colibri.chat.tools import DEMAND
 
 IM_START = Special("<|im_start|>")
 IM_END = Special("<|im_end|>")
@@ -44,6 +46,16 @@ def result(body: Iterable[Piece | str], tags: Sequence[Piece | str], *, first: b
     yield tags[1]
     if last:
         yield from closed()
+
+
+def declared(head: str, tools: Sequence[Tool], tail: Sequence[Piece | str], *, demand: bool) -> Pieces:
+    """The tools, a line each between the template's words, and the demand that one is called."""
+    yield head
+    for tool in tools:
+        yield "\n" + dumps(tool.declaration)
+    yield from tail
+    if demand:
+        yield "\n" + DEMAND
 
 
 def is_result(turns: Sequence[Turn], index: int) -> bool:

@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from colibri.chat.blocks import print_call
 from colibri.chat.conversation import Conversation, Tool, Turn, TurnOptions
-from colibri.chat.jsontext import dumps
 from colibri.chat.open_turn import check_open_turn, is_open_turn
-from colibri.chat.prompt import Piece, Prompt, prompt
-from colibri.chat.tools import DEMAND, active_tools, demands_call
+from colibri.chat.prompt import Piece, Prompt, prompt, template_text
+from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
 from .chatml import (
@@ -25,6 +24,7 @@ from .chatml import (
     RESULT_IN_LETTERS,
     Pieces,
     closed,
+    declared,
     is_result,
     opened,
     result,
@@ -49,7 +49,13 @@ _TOOLS_HEAD = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
 )
-_TOOLS_TAIL = "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+_TOOLS_TAIL = template_text(
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+    CALL,
+    CALL_END,
+)
 
 
 def render(conversation: Conversation, options: TurnOptions, template: Template) -> Prompt:
@@ -94,18 +100,7 @@ def _system(text: str | None, tools: Sequence[Tool], demand: bool) -> Pieces:
     yield text or ""
     if tools:
         yield "" if text is None else "\n\n"
-        yield _TOOLS_HEAD
-        for tool in tools:
-            yield "\n" + dumps(tool.declaration)
-        yield _TOOLS_TAIL
-        yield CALL
-        yield CALL_END
-        yield " XML tags:\n"
-        yield CALL
-        yield '\n{"name": <function-name>, "arguments": <args-json-object>}\n'
-        yield CALL_END
-        if demand:
-            yield "\n" + DEMAND
+        yield from declared(_TOOLS_HEAD, tools, _TOOLS_TAIL, demand=demand)
     yield from closed()
 
 
