@@ -1,8 +1,8 @@
 """Declaring a forward pass: what a family writes with, reading like the paper. The result is a Plan.
 
-The operations stand in operations.py, what is put together from them in blocks.py. Shapes are checked as each operation is
-declared, against the shapes the file gives its tensors, so that a file which does not fit its configuration is refused by
-the name of the tensor at fault before any of its weights are read.
+The operations stand in operations.py, what is put together from them in blocks.py, delta.py and ngrams.py. Shapes are
+checked as each operation is declared, against the shapes the file gives its tensors, so that a file which does not fit its
+configuration is refused by the name of the tensor at fault before any of its weights are read.
 """
 
 from __future__ import annotations
