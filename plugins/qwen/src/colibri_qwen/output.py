@@ -63,5 +63,5 @@ def thinking_format(tools: Sequence[Tool] | None) -> OutputFormat:
         kinds={"between": "drop", "more": "content", **KINDS},
         starts=_STARTS,
         trim=_TRIM,
-        calls=TaggedCalls(ArgumentTypes.by_tool(tools)),
+        calls=TaggedCalls(ArgumentTypes.by_tool(tools), once=True),
     )
