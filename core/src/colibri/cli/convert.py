@@ -26,7 +26,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--experts", choices=words, default="int4", help="how experts are stored (default: int4)")
     parser.add_argument("--keep-free", type=float, default=5.0, metavar="GB", help="disk space that stays free (default: 5)")
-    add_flags(parser, ("model", "threads", "plugins"))
+    add_flags(parser, ("model", "threads", "plugin", "plugins", "disable_plugins"))
 
 
 def run(args: argparse.Namespace) -> int:
