@@ -94,6 +94,7 @@ _DELTA = {
 }
 _LINEAR = {
     "in_proj_qkv": "attn_qkv",
+    "in_proj_qkvz": "ssm_in",
     "in_proj_z": "attn_gate",
     "in_proj_a": "ssm_alpha",
     "in_proj_b": "ssm_beta",

@@ -114,6 +114,7 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
     context = config.size("max_position_embeddings", 32768)
     experts = 0 if kind in ("qwen3_5", "qwen3_5_text") else config.size("num_experts", most=65536)
     eps, joint = config.number("rms_norm_eps", 1e-6), kind == "qwen3_next"
+    grouped = joint and (not gguf or checkpoint.has("blk.0.ssm_in."))  # so in GGUF files of the first converters
     root = "model.language_model" if checkpoint.has("model.language_model.") else "model"
     return HybridConfig(
         root=root,
@@ -123,7 +124,7 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
         kv_heads=kv_heads,
         head_dim=head_dim,
         rope=rope_for(config, head_dim, context, partial=1.0 if flash else 0.25),
-        delta=gated_delta_of(config, eps, grouped=joint and not gguf, joint=joint, turns=gguf and not joint, log=not gguf),
+        delta=gated_delta_of(config, eps, grouped=grouped, joint=joint, turns=gguf and not joint, log=not gguf),
         experts=experts,
         top_k=config.size("num_experts_per_tok", most=experts) if experts else 0,
         norm_topk=config.flag("norm_topk_prob", True),
