@@ -305,9 +305,9 @@ def test_files_that_cannot_be_used_are_told_about_and_kept(tmp_path: Path, caplo
     assert caplog.messages == [
         f"{tmp_path}/.coli_kv.1 is ignored: it belongs to another model, or to this one before its files were changed",
         f"{tmp_path}/.coli_kv.2 is ignored: it is too short for a KV file",
-        f"{tmp_path}/.coli_kv.5 is ignored: there are 5 slots (see --kv-slots)",
+        f"{tmp_path}/.coli_kv.5 is ignored: the server has slots 0 to 4 (see --kv-slots)",
         f"{tmp_path}/.coli_kv.5-a model is ignored: it is too short for a KV file",
-        f"{tmp_path}/.coli_kv.15 is ignored: there are 5 slots (see --kv-slots)",
+        f"{tmp_path}/.coli_kv.15 is ignored: the server has slots 0 to 4 (see --kv-slots)",
         f"{tmp_path}/.coli_kv is ignored: it has {size - 1} bytes instead of {size}",
         f"{tmp_path}/.coli_kv.3 is ignored: it holds 20 tokens, the context has room for 16 (see --ctx)",
     ]

@@ -116,7 +116,7 @@ class Conversations(Slots):
                 if reason:
                     log.warning("%s is ignored: it %s", path, reason)
                 elif index >= len(self.all):
-                    log.warning("%s is ignored: there are %d slots (see --kv-slots)", path, len(self.all))
+                    log.warning("%s is ignored: the server has slots 0 to %d (see --kv-slots)", path, len(self.all) - 1)
                 else:
                     usable.append(path)
             for path in usable[:1]:
