@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from colibri.compute.native import NativeRuntime
 from colibri.compute.plan import Codes
@@ -23,6 +25,7 @@ from colibri.engine.kv_folder import Folder
 from colibri.engine.planner import Planner
 from colibri.family import Sampling
 from colibri.settings import Settings
+from colibri.testing.drive import greedy
 from colibri.testing.runtime import ScriptedRuntime, alone
 
 from ..native.test_rewind import PLANS, TOKENS, Model, advance, models
@@ -92,6 +95,48 @@ def test_a_conversation_goes_on_as_if_nothing_had_happened(models: dict[str, Mod
         assert expected[1] > 0
     for server in (unbroken, second):
         server.close()
+
+
+ASKED = st.tuples(
+    st.lists(st.integers(0, 2), min_size=1, max_size=20),  # few tokens: prompts share their beginnings
+    st.integers(1, 9),
+    st.integers(0, 5),
+    st.sampled_from([None, 0, 1, 2]),
+    st.sampled_from([False, False, True]),
+)
+
+
+@pytest.mark.parametrize("name", ["rows", "windows", "all"])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=st.lists(ASKED, min_size=2, max_size=8))
+def test_a_request_gets_the_same_tokens_before_and_after_any_restart(
+    models: dict[str, Model], name: str, asked: list[tuple[list[int], int, int, int | None, bool]], tmp_path: Path
+) -> None:
+    """In any slot, beside others or alone, in conversations that go on or part, with restarts in between."""
+    for path in tmp_path.iterdir():
+        path.unlink()
+    server, said = Server(tmp_path, new_native(models[name])), list[int]()
+    for id, (ids, count, gap, slot, restart) in enumerate(asked):
+        while server.planner.busy and (slot is None or slot not in server.kept.free()):
+            server.planner.step()
+        if slot is not None and said and gap % 2:
+            ids = [*said, *ids][:100]
+        server.planner.submit(Submit(id, ids, count, Sampling(), slot=slot, ways_back=[len(ids) // 2, len(ids) - 1]))
+        for _ in range(gap):
+            server.planner.step()
+        if restart:
+            server.close()
+            server = Server(tmp_path, new_native(models[name]))
+            continue
+        while server.planner.busy and gap < 3:
+            server.planner.step()
+        if gap < 3:
+            answer = [
+                token for frame in server.frames if isinstance(frame, Tokens) and frame.id == id for token in frame.ids
+            ]
+            assert answer == greedy(new_native(models[name]), ids, count)
+            said = [*ids, *answer]
+    server.close()
 
 
 def test_a_turn_is_saved_when_it_has_ended(tmp_path: Path) -> None:

@@ -191,6 +191,7 @@ def test_a_forged_file_can_be_good(tmp_path: Path) -> None:
         (a_header(a_part(snapshots=[HUGE])), BODY, "contradicts itself"),
         (a_header(a_part(snapshots=[-1, 2])), BODY, "contradicts itself"),
         (a_header(a_part(), a_part(identity="b", length=HUGE)), BODY, "contradicts itself"),
+        (a_header(a_part(), a_part(identity="b", size=33)), BODY + bytes(132), "contradicts itself"),
         (a_header(a_part(identity="a cousin")), BODY, "belongs to another model"),
         (a_header(a_part(size=1 << 48)), BODY, "bytes instead of"),
         (a_header(a_part(length=65), tokens=65), BODY, "holds 65 tokens, the context has room for 64 (see --ctx)"),

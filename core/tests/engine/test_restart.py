@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from colibri.engine import process
 from colibri.engine.client import LocalEngine
 from colibri.engine.frames import Accept, Submit, Tokens
 from colibri.engine.kv_files import owner
@@ -166,10 +165,7 @@ def test_a_kill_at_any_moment_harms_nothing(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_server_that_stops_lets_its_worker_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However short the time to end is, as long as it goes on telling how far it is."""
-    monkeypatch.setattr(process, "GRACE", 0.5)
-
+def test_a_server_that_stops_saves_what_is_unfinished(tmp_path: Path) -> None:
     async def test() -> None:
         async with engine(scripted(tmp_path, step=0.01, context=512), LOAD) as it:
             stream = it.submit(Submit(1, PROMPT, 400, Sampling(), slot=1))

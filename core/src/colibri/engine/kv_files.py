@@ -41,6 +41,9 @@ _MOST_HEADER = 1 << 16
 #: Numbers moved at a time, whole blocks of any rounding.
 PIECE = 1 << 20
 
+#: How much larger than the model's a draft head's part may be: what nobody needs is read as well, and a file may be hollow.
+_MOST_TIMES = 8
+
 #: Numbers of a part, at most: sizes then stay far from what a file can't have.
 _MOST_NUMBERS = 1 << 48
 
@@ -164,7 +167,7 @@ def _read_header(stream: BinaryIO) -> Header:
     names = {part.identity for part in header.parts}
     agreed = 1 <= len(header.parts) == len(names) <= 2 and header.parts[0].length == header.tokens <= _MOST_NUMBERS
     for part in header.parts if agreed else ():
-        agreed &= 0 <= part.exact <= part.size <= _MOST_NUMBERS
+        agreed &= 0 <= part.exact <= part.size <= min(_MOST_NUMBERS, _MOST_TIMES * header.parts[0].size)
         agreed &= all(1 <= length <= header.tokens for length in (part.length, *part.snapshots))
     if not agreed:
         raise Unusable("has a header that contradicts itself")
