@@ -109,6 +109,7 @@ nb::bytes dequantize(const std::string& dtype, nb::bytes data, int64_t count) {
     colibri::DType type;
     if (!colibri::parse_dtype(dtype, type)) colibri::refuse("unknown storage type '", dtype, "'");
     const colibri::TypeInfo& info = colibri::type_info(type);
+    if (info.together > 1) colibri::refuse("rows of ", dtype, " lie interleaved: there is no single one");
     if (count < 0 || count > (int64_t{1} << 32) || count % info.block != 0)
         colibri::refuse(count, " values are no whole number of ", dtype, " blocks of ", info.block);
     if (data.size() != colibri::row_bytes(type, count))
@@ -269,6 +270,17 @@ NB_MODULE(_native, m) {
         .def("weight", &Builder::weight, "name"_a, "dtype"_a, "rows"_a, "cols"_a, "file"_a, "offset"_a,
              "pitch"_a = 0)
         .def("scales", &add_scales, "weight"_a, "scales"_a, "zeros"_a, "block"_a, "first"_a, "every"_a, "factor"_a, "zero"_a)
+        .def("pack",
+             [](const Builder& self, int64_t weight, const std::string& dtype, int64_t first, int64_t count, int64_t threads) {
+                 colibri::Loss loss;
+                 std::vector<uint8_t> packed;
+                 {
+                     nb::gil_scoped_release free;
+                     packed = self.pack(weight, dtype, first, count, threads, loss);
+                 }
+                 return std::tuple(nb::bytes(packed.data(), packed.size()), loss.error, loss.size);
+             },
+             "weight"_a, "dtype"_a, "first"_a, "count"_a, "threads"_a)
         .def("value", &Builder::value, "width"_a)
         .def("bank",
              [](Builder& self, int64_t width, int64_t inner, const Ints& gate, const Ints& up, const Ints& down) {

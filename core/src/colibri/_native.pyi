@@ -75,6 +75,9 @@ class Builder:
     ) -> None:
         """Scales that lie apart from a weight's values: grids as dtype, file, offset, rows and columns (see
         compute.checkpoint.Scales)."""
+    def pack(self, weight: int, dtype: str, first: int, count: int, threads: int) -> tuple[bytes, float, float]:
+        """Rows of a weight stored in a type whose rows lie interleaved, the sum of the squares of what got lost, and that of
+        the values."""
     def value(self, width: int) -> int: ...
     def bank(self, width: int, inner: int, gate: Sequence[int], up: Sequence[int], down: Sequence[int]) -> int: ...
     def state(self, recurrent: bool, planes: Sequence[int], window: int, every: int) -> int:
