@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from colibri.engine import process
 from colibri.engine.client import LocalEngine
 from colibri.engine.frames import Accept, Submit, Tokens
 from colibri.engine.kv_files import owner
@@ -33,9 +34,9 @@ def tiny(folder: Path, seed: int = 1) -> Settings:
     return Settings(model=str(folder), plugin=(PLUGIN,), plugins=(), threads=1, kv_slots=2, prefill_chunk=4)
 
 
-def scripted(folder: Path, **script: Any) -> Settings:
+def scripted(folder: Path, *, slots: int = 2, **script: Any) -> Settings:
     model = msgspec.json.encode({"identity": "a model", **script}).decode()
-    return Settings(model=model, kv_dir=str(folder), kv_slots=2, prefill_chunk=4)
+    return Settings(model=model, kv_dir=str(folder), kv_slots=slots, prefill_chunk=4)
 
 
 @asynccontextmanager
@@ -177,6 +178,19 @@ def test_a_server_that_stops_saves_what_is_unfinished(tmp_path: Path) -> None:
             tokens, cached = await ask(it, 2, [*PROMPT, *alone(PROMPT, 10)], 5, slot=1)
             assert tokens == alone([*PROMPT, *alone(PROMPT, 10)], 5)
             assert cached == 17
+
+    run(test)
+
+
+def test_the_time_to_end_is_as_long_as_the_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is not ended by force while it tells how far it is."""
+    monkeypatch.setattr(process, "GRACE", 1.5)
+
+    async def test() -> None:
+        async with engine(scripted(tmp_path, slots=12, saving=0.2), LOAD) as it:
+            for slot in range(12):
+                await ask(it, slot, [slot, *PROMPT], 3, slot)
+        assert len(saved_in(tmp_path)) == 12
 
     run(test)
 

@@ -287,7 +287,8 @@ class Script(msgspec.Struct, frozen=True):
     `vocab` and `context` size it. It loads for `loading` seconds; with `broken` it then fails with that message, with
     `deadly` it kills itself by that signal; `once` names a file: it loads only where that is missing, and makes it. Each
     step takes `step` seconds; a prompt that contains the token `poison` kills the process with SIGKILL, one with `raises`
-    makes the step fail. `reply` is what it writes, else the scripted default. With `identity` its slots can be saved.
+    makes the step fail. `reply` is what it writes, else the scripted default. With `identity` its slots can be saved,
+    which takes `saving` seconds each.
     """
 
     vocab: int = 32
@@ -301,6 +302,7 @@ class Script(msgspec.Struct, frozen=True):
     raises: int | None = None
     reply: list[int] | None = None
     identity: str = ""
+    saving: float = 0.0
 
 
 #: What LocalEngine's `load` must be for a worker process with a scripted runtime.
@@ -330,6 +332,10 @@ class _WorkerRuntime(ScriptedRuntime):
         time.sleep(self._script.step)
         self.steps.clear()
         return super().step(rows)
+
+    def image(self, slot: int, length: int) -> BytesImage:
+        time.sleep(self._script.saving)
+        return super().image(slot, length)
 
 
 def load(settings: Settings, progress: Callable[[str, float], None]) -> ScriptedRuntime:
