@@ -13,8 +13,9 @@ from .. import _native
 from ..errors import CheckpointError, EngineError, SettingError
 from ..family import Sampling
 from .checkpoint import Tensor, parts_of
+from .identity import identity
 from .plan import Codes, Node, Plan
-from .runtime import Row, Runtime
+from .runtime import Blank, Image, Row, Runtime
 
 #: Bytes read at a time while weights are brought into memory.
 _READ = 8 << 20
@@ -30,6 +31,7 @@ class NativeRuntime:
         self,
         runtime: _native.Runtime,
         *,
+        identity: str,
         vocab: int,
         codes: Codes | None,
         given: int,
@@ -40,7 +42,7 @@ class NativeRuntime:
         sequential: bool,
     ) -> None:
         """`cache` is what full slots take, in bytes."""
-        self.given, self.draft = given, draft
+        self.identity, self.given, self.draft = identity, given, draft
         self.vocab, self.codes, self.slots, self.context, self.sequential = vocab, codes, slots, context, sequential
         self._cache = cache
         self.max_rows = runtime.max_rows
@@ -95,6 +97,7 @@ class NativeRuntime:
         cache = sum(state.bytes(context, max_rows) for state in plan.states) * slots
         return cls(
             runtime,
+            identity=identity(plan, tensors),
             vocab=plan.vocab,
             codes=plan.codes,
             given=plan.given,
@@ -149,6 +152,14 @@ class NativeRuntime:
     def remember(self, slot: int) -> None:
         """Make sure that a slot can be taken back to its present length."""
         self._runtime.remember(slot)
+
+    def image(self, slot: int, length: int) -> Image:
+        """The slot as `rewind(slot, length)` would make it; any thread may ask, about a slot that is not in use."""
+        return self._runtime.image(slot, length)
+
+    def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
+        """Empty a slot to be made what an image was. Raises ValueError if this model has no such images."""
+        return self._runtime.blank(slot, length, snapshots)
 
     def describe(self) -> str:
         """Threads, code path and memory in one line."""

@@ -74,10 +74,18 @@ class Planner:
     long one delays running answers by no more than a chunk, and other prompts by no more than their share.
     """
 
-    def __init__(self, runtime: Runtime, emit: Emit, *, chunk: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        emit: Emit,
+        *,
+        chunk: int,
+        slots: Slots | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         if runtime.max_rows < runtime.slots:
             raise ValueError(f"a runtime of {runtime.slots} slots must take that many rows, not {runtime.max_rows}")
-        self.slots = Slots(runtime.slots)
+        self.slots = slots or Slots(runtime.slots)
         self._runtime = runtime
         self._emit = emit
         self._chunk = max(1, chunk)
