@@ -32,8 +32,9 @@ using Ints = std::vector<int64_t>;
 // Other Python threads run while a step does: a second call must fail, not share the arena.
 class Model {
 public:
-    Model(colibri::Plan plan, const colibri::Limits& limits, int64_t threads, const std::string& isa)
-        : runtime_(std::move(plan), limits, threads, isa) {}
+    Model(colibri::Plan plan, const colibri::Limits& limits, int64_t threads, const std::string& isa,
+          const colibri::Residence& residence)
+        : runtime_(std::move(plan), limits, threads, isa, residence) {}
 
     class Use {
     public:
@@ -177,6 +178,30 @@ private:
     colibri::Blank blank_;
 };
 
+// A bank that is a cache, with none of `experts` outside of it.
+colibri::StreamedBank& streamed(Model& model, int64_t bank, const std::vector<int>& experts) {
+    colibri::ExpertStore& store = Model::Use(model)->experts();
+    if (bank < 0 || bank >= static_cast<int64_t>(store.size())) colibri::refuse("no bank ", bank);
+    colibri::StreamedBank* found = store.streamed(static_cast<size_t>(bank));
+    if (!found) colibri::refuse("bank ", bank, " is not streamed");
+    for (int expert : experts)
+        if (expert < 0 || expert >= static_cast<int>(found->uses().size())) colibri::refuse("bank ", bank, ": no expert ", expert);
+    return *found;
+}
+
+// Of each bank: bytes of a slab, experts, slabs, experts in them, hits, misses, nanoseconds waited for; all 0 where it is mapped.
+std::vector<std::tuple<uint64_t, int64_t, int64_t, int64_t, uint64_t, uint64_t, uint64_t>> banks(Model& model) {
+    Model::Use use(model);
+    colibri::ExpertStore& store = use->experts();
+    std::vector<std::tuple<uint64_t, int64_t, int64_t, int64_t, uint64_t, uint64_t, uint64_t>> all(store.size());
+    for (size_t i = 0; i < store.size(); i++)
+        if (const colibri::StreamedBank* bank = store.streamed(i)) {
+            const auto facts = bank->facts();
+            all[i] = {bank->slab(), static_cast<int64_t>(bank->uses().size()), facts.slabs, facts.held, facts.hits, facts.misses, facts.waited};
+        }
+    return all;
+}
+
 // dtype, file, offset, rows, cols; or None
 using Place = std::optional<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>>;
 
@@ -259,7 +284,42 @@ NB_MODULE(_native, m) {
                  return std::make_unique<Filling>(self, slot, length, snapshots);
              },
              "slot"_a, "length"_a, "snapshots"_a, nb::keep_alive<0, 1>())
+        .def("populate",
+             [](Model& self, int64_t file, int64_t offset, int64_t bytes) {
+                 nb::gil_scoped_release free;
+                 self.facts().populate(file, offset, bytes);
+             },
+             "file"_a, "offset"_a, "bytes"_a)
+        .def("limit_experts", [](Model& self, int64_t budget) { Model::Use(self)->experts().limit(budget); }, "budget"_a)
+        .def("preload",
+             [](Model& self, int64_t bank, const std::vector<int>& experts) { streamed(self, bank, experts).preload(experts); },
+             "bank"_a, "experts"_a)
+        .def("pin",
+             [](Model& self, int64_t bank, const std::vector<int>& experts) { streamed(self, bank, experts).pin(experts); },
+             "bank"_a, "experts"_a)
+        .def("banks", &banks)
+        .def("reads",
+             [](Model& self) {
+                 Model::Use use(self);
+                 return std::pair(use->experts().bytes_read(), use->experts().reading());
+             })
+        .def("uses", [](Model& self, int64_t bank) {
+                 const auto uses = streamed(self, bank, {}).uses();
+                 return std::vector<uint64_t>(uses.begin(), uses.end());
+             },
+             "bank"_a)
+        .def("held",
+             [](Model& self, int64_t bank) {
+                 const colibri::StreamedBank& from = streamed(self, bank, {});
+                 std::vector<int> held;
+                 for (int e = 0; e < static_cast<int>(from.uses().size()); e++)
+                     if (from.held(e)) held.push_back(e);
+                 return held;
+             },
+             "bank"_a)
         .def("resident_bytes", [](Model& self) { return self.facts().resident_bytes(); })
+        .def_prop_ro("workspace", [](Model& self) { return self.facts().workspace(); })
+        .def_prop_ro("least_experts", [](Model& self) { return Model::Use(self)->experts().least(); })
         .def_prop_ro("max_rows", [](Model& self) { return self.facts().max_rows(); })
         .def_prop_ro("threads", [](Model& self) { return self.facts().threads(); })
         .def_prop_ro("isa", [](Model& self) { return self.facts().isa(); });
@@ -304,10 +364,11 @@ NB_MODULE(_native, m) {
              "float_lists"_a)
         .def("build",
              [](Builder& self, int64_t logits, int64_t max_rows, int64_t slots, int64_t context, int64_t threads,
-                const std::string& isa, int64_t hidden) {
+                const std::string& isa, int64_t hidden, bool streamed, int64_t readers, std::vector<std::string> mirrors) {
                  nb::gil_scoped_release free;
-                 return std::make_unique<Model>(self.finish(logits, hidden), colibri::Limits{max_rows, slots, context}, threads, isa);
+                 return std::make_unique<Model>(self.finish(logits, hidden), colibri::Limits{max_rows, slots, context}, threads, isa,
+                                                colibri::Residence{streamed, readers, std::move(mirrors)});
              },
-             "logits"_a, "max_rows"_a, "slots"_a, "context"_a, "threads"_a, "isa"_a,
-             "hidden"_a = -1);
+             "logits"_a, "max_rows"_a, "slots"_a, "context"_a, "threads"_a, "isa"_a, "hidden"_a = -1, "streamed"_a = false,
+             "readers"_a = 8, "mirrors"_a = std::vector<std::string>());
 }

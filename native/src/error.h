@@ -1,4 +1,5 @@
-// What can go wrong, each as an exception with one line: BadInput is ValueError in Python, NoRoom is MemoryError.
+// What can go wrong, each as an exception with one line: BadInput is ValueError in Python, NoRoom is
+// MemoryError, ReadFailed is RuntimeError.
 #pragma once
 
 #include <new>
@@ -11,6 +12,11 @@ namespace colibri {
 
 struct BadInput : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
+};
+
+// A file that could be read before can't be any more.
+struct ReadFailed : std::runtime_error {
+    using std::runtime_error::runtime_error;
 };
 
 class NoRoom : public std::bad_alloc {

@@ -27,16 +27,16 @@ int choose_threads(int64_t threads) {
 
 }  // namespace
 
-Runtime::Runtime(Plan plan, const Limits& limits, int64_t threads, const std::string& isa)
+Runtime::Runtime(Plan plan, const Limits& limits, int64_t threads, const std::string& isa, const Residence& residence)
     : plan_(std::move(plan)),
       limits_((check_limits(limits), limits)),
       kernels_(choose(isa)),
       program_(compile(plan_, limits_)),
       pool_(choose_threads(threads)),
       slots_(plan_.states, limits_.slots, limits_.context, limits_.max_rows),
+      experts_(plan_, residence),
       arena_(program_.arena, "the activations (lower prefill_chunk)"),
       next_(static_cast<size_t>(limits_.slots), -1) {
-    for (const Bank& bank : plan_.banks) banks_.push_back(std::make_unique<ResidentBank>(plan_, bank));
     Needs needs;
     for (const Node& node : plan_.nodes) {
         if (!node.op->needs) continue;
@@ -122,7 +122,7 @@ void Runtime::gather_runs(const Batch& batch) {
 }
 
 void Runtime::execute(const Batch& batch) {
-    const Step step{plan_, program_, kernels_, pool_, slots_, banks_, arena_.data(), scratch_, turns_, batch, runs_};
+    const Step step{plan_, program_, kernels_, pool_, slots_, experts_, arena_.data(), scratch_, turns_, batch, runs_};
     for (const Instruction& now : program_.instructions) {
         // With nothing wanted, ops with a state still have it to write.
         const bool writes = now.node && !now.node->states.empty();
@@ -174,6 +174,18 @@ std::span<const float> Runtime::read(int buffer, int64_t row) const {
     const Buffer& place = program_.buffers[static_cast<size_t>(buffer)];
     const uint8_t* at = arena_.data() + place.offset + static_cast<size_t>(row) * place.stride;
     return {reinterpret_cast<const float*>(at), static_cast<size_t>(place.width)};
+}
+
+void Runtime::populate(int64_t file, int64_t offset, int64_t bytes) const {
+    if (file < 0 || file >= static_cast<int64_t>(plan_.files.size())) refuse("no file ", file);
+    if (offset < 0 || bytes < 0) refuse("no ", bytes, " bytes at ", offset);
+    plan_.files[static_cast<size_t>(file)].populate(static_cast<uint64_t>(offset), static_cast<uint64_t>(bytes));
+}
+
+uint64_t Runtime::workspace() const {
+    uint64_t bytes = arena_.size() + scratch_.shared.size();
+    for (const LazyMemory& memory : scratch_.per_thread) bytes += memory.size();
+    return bytes;
 }
 
 uint64_t Runtime::resident_bytes() const {

@@ -21,7 +21,7 @@ struct Draw {
 class Runtime {
 public:
     // threads 0 takes all physical cores, isa "" the best this CPU has. BadInput, NoRoom.
-    Runtime(Plan plan, const Limits&, int64_t threads, const std::string& isa);
+    Runtime(Plan plan, const Limits&, int64_t threads, const std::string& isa, const Residence&);
 
     // Runs the rows and picks a token for each wanted row with a sampler: kNothing where no logit can be picked, and -1
     // for those without one. Everything is checked before anything is touched: BadInput, and the slots are as they were.
@@ -43,6 +43,11 @@ public:
         return slots_.blank(slot, length, snapshots);
     }
     void adopt(Blank& blank) { slots_.adopt(blank); }
+    ExpertStore& experts() { return experts_; }
+    // Brings a part of a mapped file into memory. At any time.
+    void populate(int64_t file, int64_t offset, int64_t bytes) const;  // BadInput
+    // Bytes that steps take besides the slots, once they were as large as they can be.
+    uint64_t workspace() const;
     uint64_t resident_bytes() const;
 
     int64_t max_rows() const { return limits_.max_rows; }
@@ -62,7 +67,7 @@ private:
     Program program_;
     Pool pool_;
     Slots slots_;
-    std::vector<std::unique_ptr<ExpertBank>> banks_;
+    ExpertStore experts_;
     LazyMemory arena_;
     Scratch scratch_;
     std::vector<Turns> turns_;

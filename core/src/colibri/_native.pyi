@@ -97,10 +97,21 @@ class Builder:
         float_lists: dict[str, list[float]],
     ) -> None: ...
     def build(
-        self, logits: int, max_rows: int, slots: int, context: int, threads: int, isa: str, hidden: int = -1
+        self,
+        logits: int,
+        max_rows: int,
+        slots: int,
+        context: int,
+        threads: int,
+        isa: str,
+        hidden: int = -1,
+        streamed: bool = False,
+        readers: int = 8,
+        mirrors: Sequence[str] = (),
     ) -> Runtime:
         """Compile. threads 0 takes all physical cores; isa "" takes the best. The builder is spent afterwards. `hidden`: a
-        value that can be read for all rows of a step, -1 for none.
+        value that can be read for all rows of a step, -1 for none. `streamed`: experts are read as they are needed by
+        `readers` threads, and from `mirrors`, for each file the path of a copy or "", if there are any.
 
         Raises MemoryError where the address space has no room for the slots.
         """
@@ -125,7 +136,7 @@ class Runtime:
         `wanted` are row indices, rising; samplers[i] picks from wanted[i]'s logits as its `steps[i]`-th token (None: the
         result is -1; -2 where all logits are NaN or -inf). A slot's rows must stand in order at consecutive positions
         without a hole before them, from a length on that the slot can be cut to. At most max_rows rows.
-        Raises ValueError with nothing changed, and RuntimeError if another thread is in a step.
+        Raises ValueError with nothing changed, and RuntimeError if another thread is in a step or an expert can't be read.
         """
     def logits(self, index: int) -> bytes:
         """The float32 logits of wanted[index] of the last step."""
@@ -143,8 +154,31 @@ class Runtime:
         """The slot as `rewind` would make it. Any thread may ask, about a slot without rows in a step."""
     def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
         """Empty a slot to be filled with what an image of that length and those snapshots holds."""
+    def populate(self, file: int, offset: int, bytes: int) -> None:
+        """Bring a part of a mapped file into memory. Releases the GIL; may be called at any time."""
+    def limit_experts(self, budget: int) -> None:
+        """Memory for streamed experts, in bytes; no more than that of the first call, which comes before the first step."""
+    def preload(self, bank: int, experts: Sequence[int]) -> None:
+        """Read experts while nothing more urgent is to be read, as long as there is room that is free."""
+    def pin(self, bank: int, experts: Sequence[int]) -> None:
+        """The experts of a bank that are never given up."""
+    def banks(self) -> list[tuple[int, int, int, int, int, int, int]]:
+        """Of each bank: bytes of an expert in memory, experts, room, how many of them are held, hits, misses and nanoseconds
+        that steps waited; all 0 if it is not streamed."""
+    def reads(self) -> tuple[int, int]:
+        """Bytes of experts read, and nanoseconds in which any were being read."""
+    def uses(self, bank: int) -> list[int]:
+        """How often rows chose each expert."""
+    def held(self, bank: int) -> list[int]:
+        """Experts in memory."""
     def resident_bytes(self) -> int:
         """Bytes of activations and states allocated, weights excluded."""
+    @property
+    def workspace(self) -> int:
+        """Bytes of activations, once a step was as large as it can be."""
+    @property
+    def least_experts(self) -> int:
+        """Bytes of streamed experts that one token takes."""
     @property
     def max_rows(self) -> int: ...
     @property

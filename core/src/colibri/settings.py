@@ -101,6 +101,20 @@ class Settings(Struct, frozen=True, kw_only=True):
             le=366 * 24 * 3600,
         ),
     ] = 300.0
+    ram: Annotated[
+        float,
+        _about(
+            "memory for the model; experts that it doesn't hold are read from disk as they are needed; "
+            "0: most of what is free",
+            metavar="GB",
+            ge=0,
+            le=1e6,
+        ),
+    ] = 0.0
+    mirror: Annotated[
+        str | None, _about("a copy of the model on another disk, to read experts from both", metavar="PATH")
+    ] = None
+    io_threads: Annotated[int, _about("how many reads of experts are under way at once", ge=1, le=256)] = 8
     threads: Annotated[int, _about("compute threads; 0: all physical cores", ge=0, le=1024)] = 0
     isa: Annotated[
         str,

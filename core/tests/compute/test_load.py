@@ -98,7 +98,7 @@ def test_a_file_cut_after_it_was_opened(toy, toy_folder: Path, tmp_path: Path) -
 def test_a_cache_that_can_never_fit_is_refused_with_its_size(
     toy, toy_model: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=64 << 10, available=64 << 10))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=64 << 10, available=1 << 30))
     assert load_runtime(toy, toy_model, slots=1).context == 64
     with pytest.raises(SettingError, match=r"--ctx 64 with --kv-slots 5 needs .* GiB") as caught:
         load_runtime(toy, toy_model, slots=5)

@@ -84,10 +84,7 @@ def test_progress_ends_at_one(model: Model) -> None:
 def test_a_model_beyond_memory_is_not_read_ahead(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
 
-    class Nothing:
-        available = 0
-
-    monkeypatch.setattr("colibri.compute.native.psutil.virtual_memory", Nothing)
+    monkeypatch.setattr("colibri.compute.native.available", lambda: 0)
     NativeRuntime.load(*model, progress=lambda stage, fraction: heard.append(stage))
     assert heard[-1] == "weights exceed free memory: reading them as they are used"
 

@@ -1,4 +1,5 @@
-"""The same bytes alone or batched, in any slot, with any chunking, any number of threads and on every code path."""
+"""The same bytes alone or batched, in any slot, with any chunking, any number of threads, on every code path, and wherever
+experts are."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from colibri import _native
 from colibri.compute.checkpoint import Tensor
+from colibri.compute.experts import Streaming
 from colibri.compute.native import NativeRuntime
 from colibri.compute.plan import Plan
 from colibri.compute.runtime import Row
@@ -43,7 +45,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def runtimes(model: Model) -> list[NativeRuntime]:
     """The first is the one to agree with."""
     kinds = [("scalar", 1), *((isa, threads) for isa in _native.isas() for threads in (2, 3))]
-    return [NativeRuntime.load(*model, slots=SLOTS, max_rows=ROWS, threads=threads, isa=isa) for isa, threads in kinds]
+    loaded = [NativeRuntime.load(*model, slots=SLOTS, max_rows=ROWS, threads=threads, isa=isa) for isa, threads in kinds]
+    streamed = NativeRuntime.load(*model, slots=SLOTS, max_rows=ROWS, threads=2, streaming=Streaming(readers=3))
+    assert streamed.experts is not None
+    streamed.experts.limit(4 * streamed.experts.least)
+    return [*loaded, *[streamed] * len(loaded)]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +81,8 @@ def test_any_company_gives_the_same_bytes(
     chunks = [data.draw(st.integers(0, 12).map(lambda less: 13 - less)) for _ in sequences]
     random = data.draw(st.randoms(use_true_random=False))
     done = [0] * len(sequences)
+    if (experts := runtime.experts) is not None:
+        experts.limit(data.draw(st.integers(experts.least, 3 * experts.least)))
     for step in range(3 + 24):
         turns: list[int] = []
         for i, sequence in enumerate(sequences):

@@ -78,10 +78,7 @@ const uint8_t* Builder::bytes(const std::string& what, int64_t file, int64_t off
     if (offset < 0 || static_cast<uint64_t>(offset) > from.size() || from.size() - static_cast<uint64_t>(offset) < size)
         refuse(from.path(), ": ", what, " takes ", size, " bytes at offset ", offset, ", the file has ", from.size());
     const uint8_t* data = from.data() + offset;
-    if (reinterpret_cast<uintptr_t>(data) % alignment == 0) {
-        from.will_need(static_cast<uint64_t>(offset), size);
-        return data;
-    }
+    if (reinterpret_cast<uintptr_t>(data) % alignment == 0) return data;
     auto copy = std::make_unique<uint8_t[]>(size);
     std::memcpy(copy.get(), data, size);
     plan_.copies.push_back(std::move(copy));

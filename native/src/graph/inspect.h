@@ -61,7 +61,7 @@ public:
     void rows(size_t i, const std::vector<int64_t>& planes, int64_t window, int64_t every = 1);
     // A state that another op fills.
     const State& filled(size_t i, int64_t width) const;
-    const Bank& bank() const { return plan_.banks[static_cast<size_t>(node_.bank)]; }
+    Bank& bank() const { return plan_.banks[static_cast<size_t>(node_.bank)]; }
     // The node that makes an input.
     const Node& made_by(size_t input) const {
         return plan_.nodes[static_cast<size_t>(maker_[static_cast<size_t>(node_.inputs[input])])];

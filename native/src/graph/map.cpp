@@ -27,36 +27,43 @@ uint64_t page_size() {
 MappedFile::MappedFile(const std::string& path) : path_(path) {
     if (path.find('\0') != std::string::npos) refuse("file name holds a NUL byte");
     // O_NONBLOCK: opening a FIFO must not wait for a writer.
-    int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) refuse(path, ": ", std::strerror(errno));
+    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd_ < 0) refuse(path, ": ", std::strerror(errno));
     struct stat info {};
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        ::close(fd);
+    if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+        ::close(fd_);
         refuse(path, ": not a regular file");
     }
     size_ = static_cast<uint64_t>(info.st_size);
     if (size_ > 0) {
-        void* at = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+        void* at = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
         if (at == MAP_FAILED) {
             int error = errno;
-            ::close(fd);
+            ::close(fd_);
             refuse(path, ": cannot be mapped: ", std::strerror(error));
         }
         data_ = static_cast<const uint8_t*>(at);
     }
-    ::close(fd);
 }
 
 MappedFile::~MappedFile() {
     if (data_) munmap(const_cast<uint8_t*>(data_), size_);
+    if (fd_ >= 0) ::close(fd_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
 
-void MappedFile::will_need(uint64_t offset, uint64_t bytes) const {
-    uint64_t start = offset / page_size() * page_size();
-    madvise(const_cast<uint8_t*>(data_) + start, bytes + (offset - start), MADV_WILLNEED);
+void MappedFile::populate(uint64_t offset, uint64_t bytes) const {
+    if (offset >= size_) return;
+    const uint64_t start = offset / page_size() * page_size(), length = std::min(bytes, size_ - offset) + (offset - start);
+    auto* begin = const_cast<uint8_t*>(data_) + start;
+    madvise(begin, length, MADV_WILLNEED);
+#ifdef MADV_POPULATE_READ
+    // A file that was cut short since: nothing to bring in. An older kernel does not know the word.
+    if (madvise(begin, length, MADV_POPULATE_READ) == 0 || errno != EINVAL) return;
+#endif
+    for (uint64_t at = 0; at < length; at += page_size()) static_cast<void>(*static_cast<volatile const uint8_t*>(begin + at));
 }
 
 LazyMemory::LazyMemory(uint64_t bytes, const char* what) : size_(bytes) {

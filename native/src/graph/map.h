@@ -23,12 +23,14 @@ public:
     const std::string& path() const { return path_; }
     uint64_t size() const { return size_; }
     const uint8_t* data() const { return data_; }
+    int descriptor() const { return fd_; }
 
-    // Ask the kernel to read [offset, offset + bytes) ahead.
-    void will_need(uint64_t offset, uint64_t bytes) const;
+    // Brings the pages of [offset, offset + bytes) into memory, as far as they are part of the file.
+    void populate(uint64_t offset, uint64_t bytes) const;
 
 private:
     std::string path_;
+    int fd_ = -1;
     uint64_t size_ = 0;
     const uint8_t* data_ = nullptr;
 };

@@ -26,6 +26,7 @@ struct Bank {
     int64_t width;
     int64_t inner;
     std::vector<int> gate, up, down;  // weight per expert
+    int64_t top_k = 1;                // how many a token takes
     int experts() const { return static_cast<int>(gate.size()); }
 };
 

@@ -54,30 +54,13 @@ struct Workspace {
     }
 };
 
-// What each touched expert lends for the length of one op.
-class Loan {
-public:
-    Loan(ExpertBank& bank, const int32_t* begins, int experts) : bank_(bank) {
-        for (int e = 0; e < experts; e++)
-            if (begins[e] < begins[e + 1]) held_.push_back({e, bank.acquire(e)});
-    }
-    ~Loan() {
-        for (const Held& held : held_) bank_.release(held.index);
-    }
-    Loan(const Loan&) = delete;
-    Loan& operator=(const Loan&) = delete;
-
-    struct Held {
-        int index;
-        Expert expert;
-    };
-    const Held& operator[](int64_t i) const { return held_[static_cast<size_t>(i)]; }
-    int64_t size() const { return static_cast<int64_t>(held_.size()); }
-
-private:
-    ExpertBank& bank_;
-    std::vector<Held> held_;
-};
+// Experts that rows chose, with how many of them.
+std::vector<Demand> demands_of(const int32_t* begins, int experts) {
+    std::vector<Demand> demands;
+    for (int e = 0; e < experts; e++)
+        if (begins[e] < begins[e + 1]) demands.push_back({e, begins[e + 1] - begins[e]});
+    return demands;
+}
 
 // Counting sort of the pairs by expert; rows keep their order within one.
 void sort_pairs(const Step& s, int routes, int64_t rows, int64_t top_k, int experts, const Workspace& work) {
@@ -109,7 +92,7 @@ std::unique_ptr<Params> check_experts(Inspection& at) {
     at.same("number of routed experts", routing->experts, bank.experts());
     auto params = std::make_unique<ExpertsParams>();
     params->glu = read_glu(at);
-    params->top_k = routing->top_k;
+    params->top_k = at.bank().top_k = routing->top_k;
     return params;
 }
 
@@ -120,63 +103,77 @@ Needs experts_needs(const Plan& plan, const Node& node, const Limits& limits) {
     return {work.bytes, 0};
 }
 
+// Some experts, over all rows that chose them: from work.x to work.down.
+void compute(const Step& s, const Instruction& now, const Workspace& work, std::span<const Expert> group, const Bank& shape) {
+    const Kernels& kernels = s.kernels;
+    const Glu& glu = now.node->as<ExpertsParams>().glu;
+    const int64_t width = shape.width, inner = shape.inner, count = static_cast<int64_t>(group.size());
+    const int threads = s.pool.threads();
+    const auto begin = [&](const Expert& expert) { return static_cast<size_t>(work.begins[expert.index]); };
+    const auto end = [&](const Expert& expert) { return static_cast<size_t>(work.begins[expert.index + 1]); };
+
+    const int64_t gate_rows = panel(2 * inner * count, threads), gate_panels = (inner + gate_rows - 1) / gate_rows;
+    s.pool.run(count * gate_panels, [&](int64_t unit, int) {
+        const Expert& expert = group[static_cast<size_t>(unit / gate_panels)];
+        const int64_t n0 = unit % gate_panels * gate_rows, n1 = std::min(inner, n0 + gate_rows);
+        const size_t p0 = begin(expert), p1 = end(expert);
+        const auto apart = static_cast<int64_t>(work.inner_stride / sizeof(float));
+        const auto multiply = [&](const Matrix& matrix, uint8_t* to) {
+            kernels.matmul(matrix, n0, n1, work.x + p0 * work.x_stride, work.x_stride, static_cast<int64_t>(p1 - p0),
+                           reinterpret_cast<float*>(to + p0 * work.inner_stride), apart);
+        };
+        multiply(expert.gate, work.gate);
+        multiply(expert.up, work.up);
+        for (size_t p = p0; p < p1; p++) {
+            const auto row = [&](uint8_t* of) { return reinterpret_cast<float*>(of + p * work.inner_stride) + n0; };
+            glu.run(kernels, row(work.gate), row(work.up), n1 - n0, row(work.hidden));
+        }
+    });
+
+    if (work.h != work.hidden) {
+        std::vector<size_t> pairs;
+        for (const Expert& expert : group)
+            for (size_t p = begin(expert); p < end(expert); p++) pairs.push_back(p);
+        const auto quantize = [&](int64_t i, int) {
+            const size_t p = pairs[static_cast<size_t>(i)];
+            kernels.quantize(now.hidden_act, reinterpret_cast<const float*>(work.hidden + p * work.inner_stride), inner,
+                             work.h + p * work.h_stride);
+        };
+        const auto some = static_cast<int64_t>(pairs.size());
+        if (some * inner < 16384)
+            for (int64_t i = 0; i < some; i++) quantize(i, 0);
+        else
+            s.pool.run(some, quantize);
+    }
+
+    const int64_t down_rows = panel(width * count, threads), down_panels = (width + down_rows - 1) / down_rows;
+    s.pool.run(count * down_panels, [&](int64_t unit, int) {
+        const Expert& expert = group[static_cast<size_t>(unit / down_panels)];
+        const int64_t n0 = unit % down_panels * down_rows, n1 = std::min(width, n0 + down_rows);
+        const size_t p0 = begin(expert), p1 = end(expert);
+        kernels.matmul(expert.down, n0, n1, work.h + p0 * work.h_stride, work.h_stride, static_cast<int64_t>(p1 - p0),
+                       reinterpret_cast<float*>(work.down + p0 * work.width_stride),
+                       static_cast<int64_t>(work.width_stride / sizeof(float)));
+    });
+}
+
 void run_experts(const Step& s, const Instruction& now) {
     const Kernels& kernels = s.kernels;
     const int routes = now.in[1], activations = now.in[2];
-    const auto& params = now.node->as<ExpertsParams>();
-    const int64_t rows = s.batch.count(now.rows), top_k = params.top_k, pairs = rows * top_k;
+    const int64_t rows = s.batch.count(now.rows), top_k = now.node->as<ExpertsParams>().top_k;
     const Bank& shape = s.plan.banks[static_cast<size_t>(now.node->bank)];
-    const int64_t width = shape.width, inner = shape.inner;
-    const int threads = s.pool.threads();
-    const Workspace work(s.scratch.shared.data(), shape.experts(), pairs, width, inner, now.act, now.hidden_act);
+    const int64_t width = shape.width;
+    const Workspace work(s.scratch.shared.data(), shape.experts(), rows * top_k, width, shape.inner, now.act, now.hidden_act);
 
     sort_pairs(s, routes, rows, top_k, shape.experts(), work);
-    const Loan loan(*s.banks[static_cast<size_t>(now.node->bank)], work.begins, shape.experts());
+    ExpertBank& bank = s.experts[now.node->bank];
+    bank.ask(demands_of(work.begins, shape.experts()));
     s.each_row(now.rows, top_k * width / 4, [&](int64_t i) {
         for (int64_t j = 0; j < top_k; j++)
             std::memcpy(work.x + static_cast<size_t>(work.place[i * top_k + j]) * work.x_stride, s.bytes(activations, i),
                         act_bytes(now.act, width));
     });
-
-    const int64_t gate_rows = panel(2 * inner * loan.size(), threads), gate_panels = (inner + gate_rows - 1) / gate_rows;
-    s.pool.run(loan.size() * gate_panels, [&](int64_t unit, int) {
-        const auto& [e, expert] = loan[unit / gate_panels];
-        const int64_t n0 = unit % gate_panels * gate_rows, n1 = std::min(inner, n0 + gate_rows);
-        const auto p0 = static_cast<size_t>(work.begins[e]), p1 = static_cast<size_t>(work.begins[e + 1]);
-        const auto apart = static_cast<int64_t>(work.inner_stride / sizeof(float));
-        const auto multiply = [&](const Weight& weight, uint8_t* to) {
-            kernels.matmul(weight.matrix, n0, n1, work.x + p0 * work.x_stride, work.x_stride,
-                           static_cast<int64_t>(p1 - p0), reinterpret_cast<float*>(to + p0 * work.inner_stride), apart);
-        };
-        multiply(*expert.gate, work.gate);
-        multiply(*expert.up, work.up);
-        for (size_t p = p0; p < p1; p++) {
-            const auto row = [&](uint8_t* of) { return reinterpret_cast<float*>(of + p * work.inner_stride) + n0; };
-            params.glu.run(kernels, row(work.gate), row(work.up), n1 - n0, row(work.hidden));
-        }
-    });
-
-    if (work.h != work.hidden) {
-        const auto quantize = [&](int64_t p, int) {
-            const auto at = static_cast<size_t>(p);
-            kernels.quantize(now.hidden_act, reinterpret_cast<const float*>(work.hidden + at * work.inner_stride), inner,
-                             work.h + at * work.h_stride);
-        };
-        if (pairs * inner < 16384)
-            for (int64_t p = 0; p < pairs; p++) quantize(p, 0);
-        else
-            s.pool.run(pairs, quantize);
-    }
-
-    const int64_t down_rows = panel(width * loan.size(), threads), down_panels = (width + down_rows - 1) / down_rows;
-    s.pool.run(loan.size() * down_panels, [&](int64_t unit, int) {
-        const auto& [e, expert] = loan[unit / down_panels];
-        const int64_t n0 = unit % down_panels * down_rows, n1 = std::min(width, n0 + down_rows);
-        const auto p0 = static_cast<size_t>(work.begins[e]), p1 = static_cast<size_t>(work.begins[e + 1]);
-        kernels.matmul(expert.down->matrix, n0, n1, work.h + p0 * work.h_stride, work.h_stride,
-                       static_cast<int64_t>(p1 - p0), reinterpret_cast<float*>(work.down + p0 * work.width_stride),
-                       static_cast<int64_t>(work.width_stride / sizeof(float)));
-    });
+    for (auto group = bank.next(); !group.empty(); group = bank.next()) compute(s, now, work, group, shape);
 
     // A row's experts are added in the order of its routes, whatever the other rows chose.
     s.each_row(now.rows, top_k * width, [&](int64_t i) {

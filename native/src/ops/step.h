@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "experts/bank.h"
+#include "experts/store.h"
 #include "graph/compile.h"
 #include "kernels/kernels.h"
 #include "ops/op.h"
@@ -66,7 +66,7 @@ struct Step {
     const Kernels& kernels;
     Pool& pool;
     Slots& slots;
-    std::vector<std::unique_ptr<ExpertBank>>& banks;
+    ExpertStore& experts;
     uint8_t* arena;
     Scratch& scratch;
     const std::vector<Turns>& turns;

@@ -6,7 +6,7 @@ import math
 import re
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -182,6 +182,17 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
     """Everything that must be read to compute with a tensor: itself, and its scales."""
     scales = tensor.scales
     return [tensor] if scales is None else [tensor, scales.grid, *([] if scales.zeros is None else [scales.zeros])]
+
+
+def stretches(parts: Iterable[Tensor], most: int = 1 << 62) -> Iterator[tuple[Path, int, int]]:
+    """The files, offsets and lengths, of at most `most` bytes, of what tensors lie in, in order; bytes that several share,
+    such as scales, come once."""
+    ends: dict[Path, int] = {}
+    for part in sorted(parts, key=lambda part: (part.file, part.offset)):
+        end = part.offset + part.nbytes
+        for offset in range(max(part.offset, ends.get(part.file, 0)), end, most):
+            yield part.file, offset, min(most, end - offset)
+        ends[part.file] = max(end, ends.get(part.file, 0))
 
 
 class StoredBank(Struct, frozen=True):

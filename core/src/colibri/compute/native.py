@@ -6,19 +6,21 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import psutil
+from threading import Thread
 
 from .. import _native
 from ..errors import CheckpointError, EngineError, SettingError
 from ..family import Sampling
-from .checkpoint import Tensor, parts_of
+from .budget import GB
+from .checkpoint import Tensor, parts_of, stretches
+from .experts import Experts, Streaming
 from .identity import identity
+from .memory import available
 from .plan import Codes, Node, Plan
 from .runtime import Blank, Image, Row, Runtime
 
-#: Bytes read at a time while weights are brought into memory.
-_READ = 8 << 20
+#: Bytes brought into memory at a time.
+_READ = 64 << 20
 
 #: The native runtime's answer for a row none of whose logits can be picked.
 _NOTHING = -2
@@ -40,8 +42,10 @@ class NativeRuntime:
         context: int,
         cache: int,
         sequential: bool,
+        experts: Experts | None,
     ) -> None:
         """`cache` is what full slots take, in bytes."""
+        self.experts = experts
         self.identity, self.given, self.draft = identity, given, draft
         self.vocab, self.codes, self.slots, self.context, self.sequential = vocab, codes, slots, context, sequential
         self._cache = cache
@@ -62,13 +66,15 @@ class NativeRuntime:
         isa: str = "",
         hidden: bool = False,
         draft: Runtime | None = None,
+        streaming: Streaming | None = None,
         progress: Callable[[str, float], None] | None = None,
     ) -> NativeRuntime:
         """Map the tensors, check the plan against them and compile it.
 
         `tensors` holds a tensor for each of the plan's weights, by the weight's name. `context` 0 takes the plan's own
         limit, `threads` 0 all physical cores, `isa` "" the best code path. `hidden`: the plan's hidden rows can be read,
-        as they can for a `draft` head. Raises CheckpointError naming file and tensor,
+        as they can for a `draft` head. `streaming`: experts are read as they are needed, and `experts.limit` must be called
+        before the first step. Raises CheckpointError naming file and tensor,
         SettingError naming the flag, ValueError for a plan that contradicts itself, MemoryError where slots don't fit.
         """
         if isa and isa not in _native.isas():
@@ -82,8 +88,6 @@ class NativeRuntime:
             progress("mapping weights", 0.0)
         for weight in plan.weights:
             add_weight(builder, weight.name, weight.shape, tensors[weight.name], files)
-        if progress is not None:
-            _read_ahead([tensors[weight.name] for weight in plan.weights], progress)
         for width in plan.widths:
             builder.value(width)
         for bank in plan.banks:
@@ -93,7 +97,13 @@ class NativeRuntime:
         for node in plan.nodes:
             _add_node(builder, node)
         kept = plan.hidden if hidden or draft is not None else -1
-        runtime = builder.build(plan.logits, max_rows, slots, context, threads, isa, kept)
+        copies = streaming.copies(list(files)) if streaming is not None else []
+        readers = streaming.readers if streaming is not None else 1
+        runtime = builder.build(
+            plan.logits, max_rows, slots, context, threads, isa, kept, streaming is not None, readers, copies
+        )
+        if progress is not None:
+            _read_ahead(runtime, plan, tensors, files, streamed=streaming is not None, progress=progress)
         cache = sum(state.bytes(context, max_rows) for state in plan.states) * slots
         return cls(
             runtime,
@@ -106,6 +116,7 @@ class NativeRuntime:
             context=context,
             cache=cache,
             sequential=plan.sequential,
+            experts=Experts(runtime) if streaming is not None else None,
         )
 
     def step(self, rows: Sequence[Row]) -> list[int]:
@@ -113,16 +124,19 @@ class NativeRuntime:
         the contract, with nothing changed, and EngineError if the model gave a row no logit that can be picked."""
         wanted = [i for i, row in enumerate(rows) if row.sampling is not None or row.logits]
         samplers = [self._sampler(rows[i].sampling) for i in wanted]
-        picked = self._runtime.step(
-            [row.token for row in rows],
-            [row.slot for row in rows],
-            [row.position for row in rows],
-            wanted,
-            samplers,
-            [rows[i].draw for i in wanted],
-            {i: row.codes for i, row in enumerate(rows) if row.codes},
-            b"".join([row.given for row in rows]),
-        )
+        try:
+            picked = self._runtime.step(
+                [row.token for row in rows],
+                [row.slot for row in rows],
+                [row.position for row in rows],
+                wanted,
+                samplers,
+                [rows[i].draw for i in wanted],
+                {i: row.codes for i, row in enumerate(rows) if row.codes},
+                b"".join([row.given for row in rows]),
+            )
+        except RuntimeError as error:
+            raise EngineError(str(error)) from None
         for i, token in zip(wanted, picked, strict=True):
             if token == _NOTHING:
                 place = f"slot {rows[i].slot}, position {rows[i].position}"
@@ -161,11 +175,21 @@ class NativeRuntime:
         """Empty a slot to be made what an image was. Raises ValueError if this model has no such images."""
         return self._runtime.blank(slot, length, snapshots)
 
+    @property
+    def workspace(self) -> int:
+        """Bytes that steps take at most, besides slots and weights."""
+        return self._runtime.workspace
+
     def describe(self) -> str:
         """Threads, code path and memory in one line."""
         threads = self._runtime.threads
         cache = self._cache / (1 << 20)
-        return f"{threads} thread{'s' * (threads != 1)}, {self._runtime.isa}, {cache:.0f} MiB of cache when it is full"
+        facts = f"{threads} thread{'s' * (threads != 1)}, {self._runtime.isa}, {cache:.0f} MiB of cache when it is full"
+        if self.experts is None:
+            return facts
+        room = self.experts.facts()
+        part = sum(bank.room for bank in room.banks) / max(1, sum(bank.experts for bank in room.banks))
+        return f"{facts}, {part:.0%} of the experts in {room.bytes / GB:.1f} GB, the others read as they are needed"
 
     def _sampler(self, sampling: Sampling | None) -> _native.Sampler | None:
         if sampling is None:
@@ -245,22 +269,37 @@ def _add_node(builder: _native.Builder, node: Node) -> None:
     builder.node(node.op, node.inputs, node.out, node.weights, node.bank, node.states, ints, floats, words, *lists)
 
 
-def _read_ahead(tensors: Sequence[Tensor], progress: Callable[[str, float], None]) -> None:
-    """Read the weights once, in file order, so that the first request doesn't wait for the disk page by page. A model
-    that memory can't hold is left to be read as it is used."""
-    tensors = [part for tensor in tensors for part in parts_of(tensor)]
-    total = sum(tensor.nbytes for tensor in tensors)
-    if total > psutil.virtual_memory().available:
+def _read_ahead(
+    runtime: _native.Runtime,
+    plan: Plan,
+    tensors: Mapping[str, Tensor],
+    files: Mapping[Path, int],
+    *,
+    streamed: bool,
+    progress: Callable[[str, float], None],
+) -> None:
+    """Bring weights into memory in the order of their files, so that the first request doesn't wait for the disk page by
+    page: experts behind the scenes, as a conversation can begin without most of them. A model that memory can't hold is
+    left to be read as it is used."""
+    experts = {index for bank in plan.banks for kind in (bank.gate, bank.up, bank.down) for index in kind}
+    parts: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for index, weight in enumerate(plan.weights):
+        parts[index in experts].extend(parts_of(tensors[weight.name]))
+    dense, rest = parts[0], [] if streamed else parts[1]
+    first, then = list(stretches(dense, _READ)), list(stretches(rest, _READ))
+    total = sum(count for _, _, count in first)
+    if total + sum(count for _, _, count in then) > available():
         progress("weights exceed free memory: reading them as they are used", 1.0)
         return
-    buffer = bytearray(_READ)
     done = 0
-    for file in sorted({tensor.file for tensor in tensors}):
-        with file.open("rb", buffering=0) as stream:
-            for tensor in sorted((t for t in tensors if t.file == file), key=lambda tensor: tensor.offset):
-                stream.seek(tensor.offset)
-                left = tensor.nbytes
-                while left > 0 and (read := stream.readinto(memoryview(buffer)[:left])):
-                    left -= read
-                    done += read
-                    progress("reading weights", done / total)
+    for file, offset, count in first:
+        runtime.populate(files[file], offset, count)
+        done += count
+        progress("reading weights", done / total)
+
+    def read_rest() -> None:
+        for file, offset, count in then:
+            runtime.populate(files[file], offset, count)
+
+    if then:
+        Thread(target=read_rest, name="experts", daemon=True).start()

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,9 @@ Load = Callable[[Settings, OnProgress], "Runtime"]
 
 def load(settings: Settings, progress: OnProgress) -> Runtime:
     """The runtime of the model that `settings` names. Raises CheckpointError, PluginError or SettingError."""
+    from ..compute.budget import GB
     from ..compute.checkpoint import open_checkpoint
+    from ..compute.experts import Streaming
     from ..compute.load import DEFAULT_CONTEXT, load_runtime
     from ..errors import SettingError
     from ..plugins import load_plugins
@@ -64,6 +67,8 @@ def load(settings: Settings, progress: OnProgress) -> Runtime:
         max_rows=min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT) + settings.kv_slots,
         threads=settings.threads,
         isa=settings.isa,
+        ram=int(settings.ram * GB),
+        streaming=Streaming(settings.io_threads, Path(settings.mirror).expanduser() if settings.mirror else None),
         progress=progress,
     )
 
