@@ -167,6 +167,7 @@ NB_MODULE(_native, m) {
         .def("rewind", [](Model& self, int64_t slot, int64_t length) { return Model::Use(self)->rewind(slot, length); },
              "slot"_a, "length"_a)
         .def("remember", [](Model& self, int64_t slot) { Model::Use(self)->remember(slot); }, "slot"_a)
+        .def("hold", [](Model& self, int64_t slot) { Model::Use(self)->hold(slot); }, "slot"_a)
         .def("resident_bytes", [](Model& self) { return self.facts().resident_bytes(); })
         .def_prop_ro("max_rows", [](Model& self) { return self.facts().max_rows(); })
         .def_prop_ro("threads", [](Model& self) { return self.facts().threads(); })

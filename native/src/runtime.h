@@ -38,6 +38,7 @@ public:
     int64_t reach(int64_t slot, int64_t length) const { return slots_.reach(slot, length); }
     int64_t rewind(int64_t slot, int64_t length) { return slots_.rewind(slot, length); }
     void remember(int64_t slot) { slots_.remember(slot); }
+    void hold(int64_t slot) { slots_.hold(slot); }
     uint64_t resident_bytes() const;
 
     int64_t max_rows() const { return limits_.max_rows; }

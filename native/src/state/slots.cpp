@@ -21,11 +21,15 @@ RecurrentState::RecurrentState(const State& state, int64_t slots)
       memory_(static_cast<uint64_t>(size_) * sizeof(float) * static_cast<uint64_t>(slots), kWhat) {}
 
 Slots::Slots(const std::vector<State>& states, int64_t slots, int64_t context, int64_t max_rows)
-    : context_(context), lengths_(static_cast<size_t>(slots), 0), snapshots_(static_cast<size_t>(slots)) {
+    : context_(context),
+      lengths_(static_cast<size_t>(slots), 0),
+      held_lengths_(static_cast<size_t>(slots), -1),
+      snapshots_(static_cast<size_t>(slots)) {
     for (const State& state : states) {
         if (state.recurrent) {
             places_.push_back(static_cast<int>(recurrents_.size()));
             recurrents_.emplace_back(state, slots);
+            held_.emplace_back(state, slots);
             snapshot_size_ += recurrents_.back().size();
         } else {
             places_.push_back(static_cast<int>(rows_.size()));
@@ -46,13 +50,24 @@ bool Slots::can_cut(int64_t slot, int64_t length) const {
     if (length == held || length == 0) return true;
     for (const RecurrentState& state : recurrents_)
         if (state.size() > 0) return false;
+    return windows_can_cut(slot, length);
+}
+
+bool Slots::windows_can_cut(int64_t slot, int64_t length) const {
+    const int64_t held = this->length(slot);
     return std::all_of(rows_.begin(), rows_.end(), [&](const RowState& rows) { return rows.can_cut(slot, held, length); });
+}
+
+bool Slots::held_at(int64_t slot, int64_t length) const {
+    return held_lengths_[static_cast<size_t>(slot)] == length && windows_can_cut(slot, length);
 }
 
 void Slots::begin(int64_t slot, int64_t begin, int64_t end) {
     if (begin == 0) clear(slot);
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     while (!known.empty() && known.back()->length > begin) known.pop_back();
+    int64_t& tried = held_lengths_[static_cast<size_t>(slot)];
+    if (tried > begin) tried = -1;
     // Rows by position before `begin` are left alone; what else there is may be half written if the step fails.
     lengths_[static_cast<size_t>(slot)] = sequential() ? 0 : begin;
     for (RowState& rows : rows_) rows.make_room(slot, begin / rows.every(), (end + rows.every() - 1) / rows.every());
@@ -66,15 +81,23 @@ int64_t Slots::reach(int64_t slot, int64_t length) const {
     int64_t best = 0;
     for (const auto& snapshot : snapshots_[static_cast<size_t>(slot)])
         if (snapshot->length <= length) best = snapshot->length;
-    return best;
+    const int64_t held = held_lengths_[static_cast<size_t>(slot)];
+    return held > best && held <= length && held_at(slot, held) ? held : best;
 }
 
 int64_t Slots::rewind(int64_t slot, int64_t length) {
     length = reach(slot, length);
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     while (!known.empty() && known.back()->length > length) known.pop_back();
-    if (!can_cut(slot, length)) restore(slot, *known.back());
+    if (!can_cut(slot, length)) {
+        if (held_at(slot, length))
+            restore_held(slot, slot);
+        else
+            restore(slot, *known.back());
+    }
     if (length == 0) clear(slot);
+    int64_t& tried = held_lengths_[static_cast<size_t>(slot)];
+    if (tried > length) tried = -1;
     lengths_[static_cast<size_t>(slot)] = length;
     return length;
 }
@@ -93,6 +116,8 @@ int64_t Slots::copy(int64_t source, int64_t target, int64_t length) {
         for (RowState& rows : rows_) rows.copy(source, target, length);
         if (can_cut(source, length))
             for (RecurrentState& state : recurrents_) std::copy_n(state.at(source), state.size(), state.at(target));
+        else if (held_at(source, length))
+            restore_held(source, target);
         else
             restore(target, *known.back());
     }
@@ -123,6 +148,17 @@ void Slots::remember(int64_t slot) {
     known.push_back(std::move(made));
 }
 
+void Slots::hold(int64_t slot) {
+    check(slot, 0);
+    for (size_t i = 0; i < recurrents_.size(); i++) std::copy_n(recurrents_[i].at(slot), recurrents_[i].size(), held_[i].at(slot));
+    held_lengths_[static_cast<size_t>(slot)] = length(slot);
+}
+
+void Slots::restore_held(int64_t source, int64_t target) {
+    for (size_t i = 0; i < recurrents_.size(); i++)
+        std::copy_n(held_[i].at(source), recurrents_[i].size(), recurrents_[i].at(target));
+}
+
 void Slots::restore(int64_t slot, const Snapshot& snapshot) {
     const float* from = snapshot.values.data();
     for (RecurrentState& state : recurrents_) {
@@ -133,6 +169,7 @@ void Slots::restore(int64_t slot, const Snapshot& snapshot) {
 }
 
 void Slots::clear(int64_t slot) {
+    held_lengths_[static_cast<size_t>(slot)] = -1;
     for (RecurrentState& state : recurrents_) std::fill_n(state.at(slot), state.size(), 0.0f);
     for (RowState& rows : rows_) rows.clear(slot);
 }
@@ -141,6 +178,7 @@ uint64_t Slots::resident() const {
     uint64_t bytes = 0;
     for (const RowState& rows : rows_) bytes += rows.resident();
     for (const RecurrentState& state : recurrents_) bytes += state.resident();
+    for (const RecurrentState& state : held_) bytes += state.resident();
     for (const Snapshots& known : snapshots_)
         for (const auto& snapshot : known) bytes += snapshot->values.size() * sizeof(float);
     return bytes;

@@ -48,6 +48,9 @@ public:
     int64_t copy(int64_t source, int64_t target, int64_t length);
     // Remembers the slot as it is, so that it can be taken back to its present length. Nothing to do where it can anyway.
     void remember(int64_t slot);
+    // The same for what is only tried: until the slot is held again, and as long as one step reaches. Costs a copy of what is
+    // recurrent, and no allocation.
+    void hold(int64_t slot);
 
     void check(int64_t slot, int64_t length) const;  // BadInput
     uint64_t resident() const;
@@ -60,14 +63,17 @@ private:
     using Snapshots = std::vector<std::shared_ptr<const Snapshot>>;  // by rising length
 
     bool sequential() const { return snapshot_size_ > 0; }
+    bool windows_can_cut(int64_t slot, int64_t length) const;
+    bool held_at(int64_t slot, int64_t length) const;
+    void restore_held(int64_t source, int64_t target);
     void restore(int64_t slot, const Snapshot&);
     void clear(int64_t slot);
 
     int64_t context_;
     std::vector<int> places_;  // of each state, in rows_ or recurrents_
     std::vector<RowState> rows_;
-    std::vector<RecurrentState> recurrents_;
-    std::vector<int64_t> lengths_;
+    std::vector<RecurrentState> recurrents_, held_;
+    std::vector<int64_t> lengths_, held_lengths_;  // -1: nothing is held
     std::vector<Snapshots> snapshots_;
     int64_t snapshot_size_ = 0;  // numbers, at most
 };

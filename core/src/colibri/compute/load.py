@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -16,6 +17,8 @@ from .checkpoint import Checkpoint, Tensor, parts_of
 from .graph import Graph
 from .plan import Plan
 from .runtime import Runtime
+
+log = logging.getLogger(__name__)
 
 GIB = 1 << 30
 
@@ -110,34 +113,52 @@ def load_runtime(
     max_rows: int = DEFAULT_ROWS,
     threads: int = 0,
     isa: str = "",
-    drafts: bool = False,
+    drafts: bool | None = False,
     progress: Callable[[str, float], None] | None = None,
 ) -> Runtime:
     """Load a model natively: at most `max_rows` rows a step, `slots` slots of `context` tokens (0: see context_for).
 
     `threads` 0 takes all physical cores, `isa` "" the best code path; `progress` hears of each stage and its fraction.
-    `drafts`: the checkpoint's draft head too, if it has one: it becomes the runtime's `draft`, whose hidden rows are kept.
+    `drafts`: the checkpoint's draft head too, if it has one: it becomes the runtime's `draft`, and hidden rows are kept for
+    it. None: if it is whole, and memory has room for it beside the model; a warning says where it is left out.
     Raises CheckpointError, PluginError or SettingError.
     """
     from .native import NativeRuntime  # its library is needed only where a model is really loaded
 
     plan, tensors = declare(family, checkpoint)
-    head = declare_draft(family, checkpoint, plan) if drafts else None
     length = context_for(plan, context)
-    sizes = [plan_bytes(*each, context=length, slots=slots, max_rows=max_rows) for each in ((plan, tensors), head) if each]
-    size = Sizes(*(sum(part) for part in zip(*map(astuple, sizes), strict=True)))
-    memory = psutil.virtual_memory().total
+    bytes_of = partial(plan_bytes, context=length, slots=slots, max_rows=max_rows)
+    size, memory = bytes_of(plan, tensors), psutil.virtual_memory().total
+    head = _draft(family, checkpoint, plan, optional=drafts is None) if drafts is not False else None
+    if head is not None:
+        both = Sizes(*(sum(part) for part in zip(astuple(size), astuple(bytes_of(*head)), strict=True)))
+        if drafts is None and both.total > memory:
+            log.warning("the draft head is left out: with it the model takes %.1f GiB", both.total / GIB)
+            head = None
+        else:
+            size = both
     # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
     if size.kv > memory:
         raise _no_room(length, slots, size, f"this machine has {memory / GIB:.1f} GiB")
     load = partial(NativeRuntime.load, slots=slots, context=length, max_rows=max_rows, threads=threads, isa=isa)
     try:
-        draft = load(*head, progress=progress) if head is not None else None
+        draft = load(*head, hidden=True, progress=progress) if head is not None else None
         return load(plan, tensors, draft=draft, progress=progress)
     except ValueError as error:
         raise CheckpointError(str(error), file=checkpoint.path) from None
     except MemoryError:
         raise _no_room(length, slots, size, "the system does not give that") from None
+
+
+def _draft(family: Family, checkpoint: Checkpoint, plan: Plan, *, optional: bool) -> Declared | None:
+    """The draft head. One that is broken is none, where it is optional: the model can do without."""
+    try:
+        return declare_draft(family, checkpoint, plan)
+    except ColibriError as error:
+        if not optional:
+            raise
+        log.warning("the draft head is left out: %s", error)
+        return None
 
 
 def _no_room(context: int, slots: int, size: Sizes, reason: str) -> SettingError:

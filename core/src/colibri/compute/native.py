@@ -33,6 +33,7 @@ class NativeRuntime:
         vocab: int,
         codes: Codes | None,
         given: int,
+        gives: int,
         draft: Runtime | None,
         slots: int,
         context: int,
@@ -40,7 +41,7 @@ class NativeRuntime:
         sequential: bool,
     ) -> None:
         """`cache` is what full slots take, in bytes."""
-        self.given, self.draft = given, draft
+        self.given, self.gives, self.draft = given, gives, draft
         self.vocab, self.codes, self.slots, self.context, self.sequential = vocab, codes, slots, context, sequential
         self._cache = cache
         self.max_rows = runtime.max_rows
@@ -98,6 +99,7 @@ class NativeRuntime:
             vocab=plan.vocab,
             codes=plan.codes,
             given=plan.given,
+            gives=plan.widths[kept] if kept >= 0 else 0,
             draft=draft,
             slots=slots,
             context=context,
@@ -149,6 +151,10 @@ class NativeRuntime:
     def remember(self, slot: int) -> None:
         """Make sure that a slot can be taken back to its present length."""
         self._runtime.remember(slot)
+
+    def hold(self, slot: int) -> None:
+        """The same for one step that may have to be taken back, at no cost but that of a copy."""
+        self._runtime.hold(slot)
 
     def describe(self) -> str:
         """Threads, code path and memory in one line."""

@@ -36,6 +36,7 @@ class Runtime(Protocol):
     vocab: int
     codes: Codes | None  # what rows can have in place of tokens
     given: int  # numbers that each row brings along
+    gives: int  # numbers of a hidden row, 0 where none are kept
     draft: Runtime | None  # the model's draft head, if it was loaded: its rows bring this runtime's hidden rows along
     max_rows: int
     sequential: bool  # slots can only be taken back to where they were remembered
@@ -67,6 +68,11 @@ class Runtime(Protocol):
 
     def remember(self, slot: int) -> None:
         """Make sure that a slot can be taken back to its present length."""
+        ...
+
+    def hold(self, slot: int) -> None:
+        """The same for one step that may have to be taken back: it lasts until the slot is held again, or as long as windows
+        reach, and costs a copy of what can't be cut."""
         ...
 
     def describe(self) -> str:

@@ -24,6 +24,7 @@ import msgspec
 
 from ..errors import ColibriError
 from ..settings import Settings
+from .drafts.build import drafts_for, longest
 from .frames import Cancel, Error, Progress, Ready, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
@@ -60,9 +61,10 @@ def load(settings: Settings, progress: OnProgress) -> Runtime:
         checkpoint,
         context=settings.ctx,
         slots=settings.kv_slots,
-        max_rows=min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT) + settings.kv_slots,
+        max_rows=min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT) + settings.kv_slots * (1 + longest(settings)),
         threads=settings.threads,
         isa=settings.isa,
+        drafts=settings.mtp if settings.spec else False,
         progress=progress,
     )
 
@@ -75,7 +77,7 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
     Thread(target=_read, args=(channel, inbox, loaded), name="inbox", daemon=True).start()
     try:
         runtime = load(settings, _in_percent(lambda stage, fraction: outbox.put(Progress(stage, fraction))))
-        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk)
+        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, drafts=drafts_for(runtime, settings))
         loaded.set()
         outbox.put(
             Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)

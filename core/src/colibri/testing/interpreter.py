@@ -38,6 +38,7 @@ class InterpretedRuntime:
         self.plan, self.slots, self.max_rows, self.precision = plan, slots, max_rows, precision
         self.context = context or plan.context
         self.vocab, self.codes, self.given, self.sequential = plan.vocab, plan.codes, plan.given, False
+        self.gives = plan.widths[plan.hidden] if plan.hidden >= 0 else 0
         self.draft: Runtime | None = None
         self.values: dict[int, Matrix] = {}  # every value of the last step, for whoever looks for a difference
         self._weights = [values_of(tensors[weight.name]).astype(precision) for weight in plan.weights]
@@ -95,6 +96,9 @@ class InterpretedRuntime:
         return self._lengths[slot]
 
     def remember(self, slot: int) -> None:
+        """Slots can be cut anywhere."""
+
+    def hold(self, slot: int) -> None:
         """Slots can be cut anywhere."""
 
     def describe(self) -> str:

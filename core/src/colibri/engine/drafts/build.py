@@ -1,0 +1,26 @@
+"""Which drafts the settings ask for."""
+
+from __future__ import annotations
+
+from ...compute.runtime import Runtime
+from ...settings import Settings
+from .choice import Drafts
+from .head import DraftHead
+from .lookup import PromptLookup
+from .source import Source
+
+
+def longest(settings: Settings) -> int:
+    """The longest draft there can be, in tokens."""
+    lengths = (settings.lookup_drafts if settings.lookup else 0, settings.draft if settings.mtp is not False else 0)
+    return max(lengths) if settings.spec else 0
+
+
+def drafts_for(runtime: Runtime, settings: Settings) -> Drafts | None:
+    """The sources of drafts for a runtime; None where there are none."""
+    sources: list[Source] = []
+    if settings.spec and settings.lookup:
+        sources.append(PromptLookup(runtime.slots, settings.lookup_drafts))
+    if settings.spec and settings.mtp is not False and runtime.draft is not None:
+        sources.append(DraftHead(runtime, runtime.draft, settings.draft))
+    return Drafts(runtime, sources, gated=settings.spec_gate) if sources else None
