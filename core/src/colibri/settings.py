@@ -93,7 +93,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     spec: Annotated[bool, _about("compute likely next tokens ahead, where that is faster; answers stay the same")] = True
     spec_gate: Annotated[bool, _about("switch drafts off while they are measured to lose time")] = True
     lookup: Annotated[bool, _about("draft from the request's own text, which answers often repeat")] = True
-    lookup_drafts: Annotated[int, _about("most tokens to draft from text at once", metavar="TOKENS", ge=1, le=16)] = 5
+    lookup_drafts: Annotated[int, _about("most tokens to draft from text at once", metavar="TOKENS", ge=1, le=31)] = 15
     mtp: Annotated[
         bool | None, _about("draft with the model's own draft head (default: where it has one that fits in memory)")
     ] = None

@@ -24,7 +24,7 @@ import msgspec
 
 from ..errors import ColibriError
 from ..settings import Settings
-from .drafts.build import drafts_for, longest
+from .drafts.build import draft_rows, drafts_for
 from .frames import Cancel, Error, Progress, Ready, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
@@ -56,12 +56,13 @@ def load(settings: Settings, progress: OnProgress) -> Runtime:
         raise SettingError("no model is given; name one with --model")
     checkpoint = open_checkpoint(settings.model)
     family, _ = load_plugins(settings).family_for(checkpoint)
+    chunk = min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT)
     return load_runtime(
         family,
         checkpoint,
         context=settings.ctx,
         slots=settings.kv_slots,
-        max_rows=min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT) + settings.kv_slots * (1 + longest(settings)),
+        max_rows=chunk + settings.kv_slots + draft_rows(settings),
         threads=settings.threads,
         isa=settings.isa,
         drafts=settings.mtp if settings.spec else False,

@@ -15,18 +15,18 @@ _PRIORS = {"guess": 0.5}
 
 
 class Guesses:
-    """A source of up to `most` drafts, each of them right with chance `luck`. What is right it knows from `texts`, prompts
+    """A source of up to six drafts at a time, each of them right with chance `luck`. What is right it knows from `texts`, prompts
     with their answers, which may be added to."""
 
     name = "guesses"
     priors: Mapping[str, float] = _PRIORS
 
-    def __init__(self, texts: Sequence[Sequence[int]], vocab: int, *, luck: float = 0.7, most: int = 6, seed: int = 0) -> None:
-        self._texts, self._vocab, self._luck, self._most = texts, vocab, luck, most
+    def __init__(self, texts: Sequence[Sequence[int]], vocab: int, *, luck: float = 0.7, seed: int = 0) -> None:
+        self._texts, self._vocab, self._luck = texts, vocab, luck
         self._random = random.Random(seed)
 
     def outlook(self, ask: Ask) -> Sequence[str]:
-        return ["guess"] * min(ask.most, self._random.randint(0, self._most))
+        return ["guess"] * min(ask.most, self._random.randint(0, 6))
 
     def draft(self, wanted: Sequence[tuple[Ask, int]]) -> list[list[int]]:
         return [[self._guess(ask, len(ask.tokens) + i) for i in range(count)] for ask, count in wanted]

@@ -9,11 +9,14 @@ from .head import DraftHead
 from .lookup import PromptLookup
 from .source import Source
 
+#: So many slots can draft at full length at once.
+_FULL_SLOTS = 4
 
-def longest(settings: Settings) -> int:
-    """The longest draft there can be, in tokens."""
+
+def draft_rows(settings: Settings) -> int:
+    """Rows to leave for drafts in a step. Where many slots want to draft at once, each gets fewer."""
     lengths = (settings.lookup_drafts if settings.lookup else 0, settings.draft if settings.mtp is not False else 0)
-    return max(lengths) if settings.spec else 0
+    return max(lengths) * min(settings.kv_slots, _FULL_SLOTS) if settings.spec else 0
 
 
 def drafts_for(runtime: Runtime, settings: Settings) -> Drafts | None:

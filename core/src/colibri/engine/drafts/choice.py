@@ -20,7 +20,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 #: What drafts must promise to gain, so that they are not tried for nothing.
-_GAIN = 1.02
+_GAIN = 1.05
 
 #: How much longer a step may take for the drafts of one request where others wait for it as well.
 _DELAY = 1.5

@@ -45,8 +45,8 @@ class Source(Protocol):
         ...
 
     def follow(self, slot: int, row: int, start: int, count: int, tokens: Sequence[int]) -> None:
-        """The last step's rows from `row` on have computed positions `start` to `start + count` of a slot, which stay. `tokens`
-        is the whole sequence, with what was picked behind these."""
+        """The last step's rows from `row` on have computed positions `start` to `start + count` of a slot, which stay.
+        `tokens` is the whole sequence, with what was picked behind these."""
         ...
 
     def forget(self, slot: int) -> None:
