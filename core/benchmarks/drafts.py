@@ -2,9 +2,9 @@
 
     python core/benchmarks/drafts.py --model PATH [--threads 2] [--pairs 5] [--tokens 200] [--plugin FILE]
 
-One text repeats its prompt (code is to be edited), the other doesn't (a story). With and without drafts take turns, so that a
-noisy machine disturbs both alike; answers must be the same, token by token. Printed are the medians of each and the median,
-lowest and highest of the per-pair ratios; > 1 is faster with drafts.
+One text repeats its prompt (code is to be edited), the other doesn't (a story). With and without drafts take turns, so
+that a noisy machine disturbs both alike; answers must be the same, token by token. Printed are the medians of each and the
+median, lowest and highest of the per-pair ratios; > 1 is faster with drafts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ STORY = "Write a story about a keeper of a lighthouse who finds a letter in a bo
 CODE = inspect.getsource(planner.Planner)[:2400]
 
 
-def answer(runtime: Runtime, prompt: list[int], stops: list[int], count: int, drafts: Drafts | None) -> tuple[list[int], Done]:
+Answer = tuple[list[int], Done]
+
+
+def answer(runtime: Runtime, prompt: list[int], stops: list[int], count: int, drafts: Drafts | None) -> Answer:
     """The tokens behind a prompt, and how it ended."""
     tokens: list[int] = []
     ended: list[Done] = []
@@ -74,12 +77,12 @@ def main() -> None:
     for name, text in {"repeats its prompt": EDIT.format(code=CODE), "does not": STORY}.items():
         turn = Turn("user", (TextPart(text),))
         pieces = family.render(variant, Conversation((turn,)), TurnOptions()).pieces
-        prompt = [
-            id
-            for piece in pieces
-            if isinstance(piece, Text | Special)
-            for id in ([tokenizer.specials[piece.token]] if isinstance(piece, Special) else tokenizer.encode_text(piece.text))
-        ]
+        prompt: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, Special):
+                prompt.append(tokenizer.specials[piece.token])
+            elif isinstance(piece, Text):
+                prompt += tokenizer.encode_text(piece.text)
         answer(runtime, prompt, stops, 16, None)  # pages in the weights
         speeds: tuple[list[float], list[float]] = ([], [])
         tally: dict[str, tuple[int, int]] = {}

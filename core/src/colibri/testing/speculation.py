@@ -15,8 +15,8 @@ _PRIORS = {"guess": 0.5}
 
 
 class Guesses:
-    """A source of up to six drafts at a time, each of them right with chance `luck`. What is right it knows from `texts`, prompts
-    with their answers, which may be added to."""
+    """A source of up to six drafts at a time, each of them right with chance `luck`. What is right it knows from `texts`,
+    prompts with their answers, which may be added to."""
 
     name = "guesses"
     priors: Mapping[str, float] = _PRIORS

@@ -57,7 +57,7 @@ def build_flash_next_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     x = write(gated_attention(g, h, layer, base, 0, select=index(g, h, layer.scope("self_attn.indexer"), c, 0)))
     h, write = gated_streams(g, x, layer.scope("mlp_hyper_connection"), c)
     x = write(feed_forward(g, h, layer, base, 0))
-    h, _ = gated_streams(g, x, w.scope("hyper_connection_mixer"), c)
+    h, _ = gated_streams(g, g.hidden(x), w.scope("hyper_connection_mixer"), c)
     g.logits(g.linear(h, embedding if base.tied else g.w("lm_head.weight")))
     return True
 

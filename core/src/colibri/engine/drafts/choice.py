@@ -63,6 +63,11 @@ class Drafts:
         self._efforts = {source.name: 0.0 for source in sources}  # what a draft takes before it is tried, as a step's cost
         self._turn = self._drafted = 0
 
+    @property
+    def sources(self) -> list[str]:
+        """The names of the sources that are in use."""
+        return [source.name for source in self._sources]
+
     # The ways of slots.
 
     def reach(self, slot: int, length: int) -> int:
