@@ -44,3 +44,10 @@ def test_what_fails_is_tried_more_and_more_seldom_and_what_works_at_once() -> No
     odds.judge("s", ["a"], 0)
     assert wait() == 16
     assert odds.chance("a") == pytest.approx(0.1, abs=0.15)
+
+
+def test_what_would_not_pay_if_it_were_right_is_tried_seldom() -> None:
+    odds = RequestOdds(Odds([{"a": 0.9}]))
+    assert next(count for count in range(1, 1000) if odds.due("s", hopeful=False)) == 256
+    odds.judge("s", ["a"], 1)
+    assert next(count for count in range(1, 1000) if odds.due("s", hopeful=False)) == 256

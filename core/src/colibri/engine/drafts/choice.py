@@ -25,8 +25,9 @@ _GAIN = 1.05
 #: How much longer a step may take for the drafts of one request where others wait for it as well.
 _DELAY = 1.5
 
-#: Of so many steps with drafts one tries fewer of them, and of so many one has none: that keeps what is known fresh.
-_SHORTER, _PLAIN = 8, 64
+#: What is known is kept fresh: of so many steps with drafts one tries fewer of them, and of so many, at first and in the
+#: end, one has none.
+_SHORTER, _FIRST_PLAIN, _PLAIN = 8, 4, 64
 
 
 class _Choice(Struct, frozen=True):
@@ -62,6 +63,7 @@ class Drafts:
         self._odds = [RequestOdds(self._common) for _ in range(runtime.slots)]
         self._efforts = {source.name: 0.0 for source in sources}  # what a draft takes before it is tried, as a step's cost
         self._turn = self._drafted = 0
+        self._until_plain = _FIRST_PLAIN
 
     @property
     def sources(self) -> list[str]:
@@ -127,7 +129,9 @@ class Drafts:
         """What each request tries, in turns, so that no slot is always the last to get a row."""
         first = self._turn % len(asks) if asks else 0
         limit = _DELAY * self._pace.cost(rows) if len(asks) > 1 else float("inf")
-        plain = self._gated and self._drafted >= _PLAIN
+        plain = self._gated and self._drafted >= self._until_plain
+        if plain:
+            self._until_plain = min(2 * self._until_plain, _PLAIN)
         right = float(len(asks))
         made = []
         for ask in (*asks[first:], *asks[:first]):
@@ -147,7 +151,8 @@ class Drafts:
         for source, kinds in options:
             choice = self._best(ask.slot, source, kinds, rows, right, limit)
             if choice.rate <= none.rate * _GAIN:
-                if best is none and kinds and self._odds[ask.slot].due(source.name):
+                hopeful = (right + 1) / (self._pace.cost(rows + 1) + self._efforts[source.name]) > none.rate * _GAIN
+                if best is none and kinds and self._odds[ask.slot].due(source.name, hopeful=hopeful):
                     best = _Choice(none.rate, source, kinds[:1], self._odds[ask.slot].chance(kinds[0]))
                 elif room > 0:
                     source.forget(ask.slot)

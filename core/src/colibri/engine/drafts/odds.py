@@ -47,8 +47,9 @@ class RequestOdds:
         wait, _ = self._waits.get(source, (_FIRST_WAIT, 0))
         self._waits[source] = (1 if right else min(max(2 * wait, _FIRST_WAIT), _LONGEST_WAIT)), 0
 
-    def due(self, source: str) -> bool:
-        """Whether drafts that do not pay should be tried nevertheless. Asked once for each such token."""
+    def due(self, source: str, *, hopeful: bool = True) -> bool:
+        """Whether drafts that do not pay should be tried nevertheless. Asked once for each such token. `hopeful`: they would
+        pay if they were right; else there is only their cost to be measured again."""
         wait, waited = self._waits.get(source, (_FIRST_WAIT, 0))
         self._waits[source] = wait, waited + 1
-        return waited + 1 >= wait
+        return waited + 1 >= (wait if hopeful else _LONGEST_WAIT)

@@ -43,5 +43,5 @@ class Pace:
             self._speed = seconds / cost
         off = min(3.0, max(1 / 3, seconds / (cost * self._speed))) - 1  # the machine did something else meanwhile
         _, steps = self._costs.get(rows, (cost, 0))
-        self._costs[rows] = cost * (1 + off / min(16, steps + 2)), steps + 1
+        self._costs[rows] = cost * (1 + off / min(16, steps + 1)), steps + 1
         self._speed *= 1 + off / 8
