@@ -166,6 +166,7 @@ class ScriptedEngine:
     def __init__(self, runtime: ScriptedRuntime | None = None, *, chunk: int = 4, ready: bool = True) -> None:
         self.runtime = runtime or ScriptedRuntime()
         self.streams: dict[int, Stream] = {}
+        self.drafts: dict[str, tuple[int, int]] = {}
         self._chunk = chunk
         self._planner = self._new_planner()
         self._status = Status("ready" if ready else "loading", "" if ready else "starting")
