@@ -85,6 +85,36 @@ def test_hidden_rows_are_kept_only_for_a_head(model: Checkpoint) -> None:
         runtime.hidden(0)
 
 
+def test_a_head_that_is_broken_or_does_not_fit_is_left_out_where_nobody_insists(
+    model: Checkpoint, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert load_runtime(Drafting(), model, drafts=None).draft is not None
+    assert not caplog.text
+    assert load_runtime(Drafting(WIDTH + 1), model, drafts=None).draft is None
+    assert "the draft head is left out: " in caplog.text
+    assert "tensor 'draft.joint'" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=3103, available=1 << 30))
+    assert load_runtime(Drafting(), model, drafts=None).draft is None
+    assert "the draft head is left out: the model takes" in caplog.text
+    assert load_runtime(Drafting(), model, drafts=True).draft is not None
+
+
+def test_a_head_that_names_a_hidden_row_can_go_on_from_it(model: Checkpoint) -> None:
+    class Chained(Drafting):
+        def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+            g.context(16)
+            x = g.linear(g.concat(g.embed(g.tokens, g.w("embed")), g.given(WIDTH)), g.w("draft.joint"))
+            g.logits(g.linear(g.hidden(x), g.w("head")))
+            return True
+
+    for family, gives in ((Drafting(), 0), (Chained(), WIDTH)):
+        runtime = load_runtime(family, model, drafts=True)
+        assert runtime.draft is not None
+        assert (runtime.gives, runtime.draft.gives) == (WIDTH, gives)
+    assert load_runtime(Drafting(), model).gives == 0
+
+
 def _refused(family: Any, checkpoint: Checkpoint, error: type[Exception]) -> str:
     plan, _ = declare(Drafting(), checkpoint)
     with pytest.raises(error) as caught:

@@ -9,7 +9,7 @@ from functools import partial
 
 import psutil
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import replace
 
 from ..errors import CheckpointError, ColibriError, PluginError, SettingError
 from ..family import Family
@@ -129,36 +129,38 @@ def load_runtime(
     length = context_for(plan, context)
     bytes_of = partial(plan_bytes, context=length, slots=slots, max_rows=max_rows)
     size, memory = bytes_of(plan, tensors), psutil.virtual_memory().total
-    head = _draft(family, checkpoint, plan, optional=drafts is None) if drafts is not False else None
-    if head is not None:
-        both = Sizes(*(sum(part) for part in zip(astuple(size), astuple(bytes_of(*head)), strict=True)))
-        if drafts is None and both.total > memory:
-            log.warning("the draft head is left out: with it the model takes %.1f GiB", both.total / GIB)
-            head = None
-        else:
-            size = both
-    # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
-    if size.kv > memory:
-        raise _no_room(length, slots, size, f"this machine has {memory / GIB:.1f} GiB")
     load = partial(NativeRuntime.load, slots=slots, context=length, max_rows=max_rows, threads=threads, isa=isa)
+
+    def check(size: Sizes) -> None:
+        # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
+        if size.kv > memory:
+            raise _no_room(length, slots, size, f"this machine has {memory / GIB:.1f} GiB")
+
+    def load_head() -> Runtime | None:
+        head = declare_draft(family, checkpoint, plan)
+        if head is None:
+            return None
+        more = bytes_of(*head)
+        check(replace(size, kv=size.kv + more.kv))
+        shared = sum(tensor.nbytes for name, tensor in head[1].items() if name in tensors)
+        if drafts is None and size.total + more.total - shared > memory:
+            raise SettingError(f"the model takes {size.total / GIB:.1f} GiB of {memory / GIB:.1f} GiB without it")
+        return load(*head, hidden=True, progress=progress)
+
+    check(size)
     try:
-        draft = load(*head, hidden=True, progress=progress) if head is not None else None
+        draft = None
+        try:
+            draft = load_head() if drafts is not False else None
+        except (ColibriError, ValueError, MemoryError) as error:
+            if drafts:
+                raise
+            log.warning("the draft head is left out: %s", error)
         return load(plan, tensors, draft=draft, progress=progress)
     except ValueError as error:
         raise CheckpointError(str(error), file=checkpoint.path) from None
     except MemoryError:
         raise _no_room(length, slots, size, "the system does not give that") from None
-
-
-def _draft(family: Family, checkpoint: Checkpoint, plan: Plan, *, optional: bool) -> Declared | None:
-    """The draft head. One that is broken is none, where it is optional: the model can do without."""
-    try:
-        return declare_draft(family, checkpoint, plan)
-    except ColibriError as error:
-        if not optional:
-            raise
-        log.warning("the draft head is left out: %s", error)
-        return None
 
 
 def _no_room(context: int, slots: int, size: Sizes, reason: str) -> SettingError:
