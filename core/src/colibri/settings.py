@@ -97,7 +97,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     mtp: Annotated[
         bool | None, _about("draft with the model's own draft head (default: where it has one that fits in memory)")
     ] = None
-    draft: Annotated[int, _about("most tokens to draft with the model's head at once", metavar="TOKENS", ge=1, le=8)] = 3
+    mtp_drafts: Annotated[
+        int, _about("most tokens to draft with the model's head at once", metavar="TOKENS", ge=1, le=8)
+    ] = 3
     temp: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None,
         _about("default temperature (default: the model's recommendation)", words="a number from 0 to 2"),

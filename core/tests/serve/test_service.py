@@ -160,11 +160,16 @@ def test_what_cannot_be_opened(
 
 
 def test_health_tells_of_drafts_once_there_were_some(tokenizer: Tokenizer) -> None:
-    engine = engine_saying("ok")
-    service = service_on(engine, tokenizer)
-    assert "drafts" not in service.health()[1]["engine"]  # type: ignore[operator]
-    engine.drafts["lookup"] = (12, 9)
-    assert service.health()[1]["engine"]["drafts"] == {"lookup": {"drafted": 12, "accepted": 9}}  # type: ignore[index]
+    async def test() -> None:
+        engine = engine_saying("ok")
+        service = service_on(engine, tokenizer)
+        told: Any = service.health()[1]["engine"]
+        assert "drafts" not in told
+        engine.drafts["lookup"] = (12, 9)
+        told = service.health()[1]["engine"]
+        assert told["drafts"] == {"lookup": {"drafted": 12, "accepted": 9}}
+
+    run(test)
 
 
 @pytest.mark.parametrize(
