@@ -18,7 +18,8 @@ constexpr int64_t kSnapshotBytes = int64_t{1} << 30;
 
 RecurrentState::RecurrentState(const State& state, int64_t slots)
     : size_(state.used ? state.width() : 0),
-      memory_(static_cast<uint64_t>(size_) * sizeof(float) * static_cast<uint64_t>(slots), kWhat) {}
+      second_(static_cast<size_t>(slots), 0),
+      memory_(static_cast<uint64_t>(size_) * sizeof(float) * 2 * static_cast<uint64_t>(slots), kWhat) {}
 
 Slots::Slots(const std::vector<State>& states, int64_t slots, int64_t context, int64_t max_rows)
     : context_(context),
@@ -29,7 +30,6 @@ Slots::Slots(const std::vector<State>& states, int64_t slots, int64_t context, i
         if (state.recurrent) {
             places_.push_back(static_cast<int>(recurrents_.size()));
             recurrents_.emplace_back(state, slots);
-            held_.emplace_back(state, slots);
             snapshot_size_ += recurrents_.back().size();
         } else {
             places_.push_back(static_cast<int>(rows_.size()));
@@ -89,14 +89,16 @@ int64_t Slots::rewind(int64_t slot, int64_t length) {
     length = reach(slot, length);
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     while (!known.empty() && known.back()->length > length) known.pop_back();
+    int64_t& tried = held_lengths_[static_cast<size_t>(slot)];
     if (!can_cut(slot, length)) {
-        if (held_at(slot, length))
-            restore_held(slot, slot);
-        else
+        if (held_at(slot, length)) {
+            for (RecurrentState& state : recurrents_) state.swap(slot);
+            tried = -1;
+        } else {
             restore(slot, *known.back());
+        }
     }
     if (length == 0) clear(slot);
-    int64_t& tried = held_lengths_[static_cast<size_t>(slot)];
     if (tried > length) tried = -1;
     lengths_[static_cast<size_t>(slot)] = length;
     return length;
@@ -117,7 +119,7 @@ int64_t Slots::copy(int64_t source, int64_t target, int64_t length) {
         if (can_cut(source, length))
             for (RecurrentState& state : recurrents_) std::copy_n(state.at(source), state.size(), state.at(target));
         else if (held_at(source, length))
-            restore_held(source, target);
+            for (RecurrentState& state : recurrents_) std::copy_n(state.held(source), state.size(), state.at(target));
         else
             restore(target, *known.back());
     }
@@ -150,13 +152,8 @@ void Slots::remember(int64_t slot) {
 
 void Slots::hold(int64_t slot) {
     check(slot, 0);
-    for (size_t i = 0; i < recurrents_.size(); i++) std::copy_n(recurrents_[i].at(slot), recurrents_[i].size(), held_[i].at(slot));
+    for (RecurrentState& state : recurrents_) std::copy_n(state.at(slot), state.size(), state.held(slot));
     held_lengths_[static_cast<size_t>(slot)] = length(slot);
-}
-
-void Slots::restore_held(int64_t source, int64_t target) {
-    for (size_t i = 0; i < recurrents_.size(); i++)
-        std::copy_n(held_[i].at(source), recurrents_[i].size(), recurrents_[i].at(target));
 }
 
 void Slots::restore(int64_t slot, const Snapshot& snapshot) {
@@ -178,7 +175,6 @@ uint64_t Slots::resident() const {
     uint64_t bytes = 0;
     for (const RowState& rows : rows_) bytes += rows.resident();
     for (const RecurrentState& state : recurrents_) bytes += state.resident();
-    for (const RecurrentState& state : held_) bytes += state.resident();
     for (const Snapshots& known : snapshots_)
         for (const auto& snapshot : known) bytes += snapshot->values.size() * sizeof(float);
     return bytes;

@@ -71,8 +71,8 @@ class Runtime(Protocol):
         ...
 
     def hold(self, slot: int) -> None:
-        """The same for one step that may have to be taken back: it lasts until the slot is held again, or as long as windows
-        reach, and costs a copy of what can't be cut."""
+        """The same for one step that may have to be taken back: it lasts until it is used or the slot is held again, and as
+        long as windows reach, and costs a copy of what can't be cut."""
         ...
 
     def describe(self) -> str:

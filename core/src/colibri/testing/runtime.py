@@ -111,7 +111,7 @@ class ScriptedRuntime:
         length = self.reach(slot, length)
         del self._states[slot][length:]
         self.remembered[slot] = {at for at in self.remembered[slot] if at <= length}
-        self._held[slot] = min(self._held[slot], length)
+        self._held[slot] = self._held[slot] if self._held[slot] < length else 0
         return length
 
     def copy(self, source: int, target: int, length: int) -> int:
