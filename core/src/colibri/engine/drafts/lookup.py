@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 
 from .source import Ask
@@ -55,7 +56,7 @@ class Pairs:
 
     def __init__(self) -> None:
         self._latest: dict[tuple[int, int], int] = {}
-        self._before: list[int] = [0, 0]
+        self._before = array("q", [0, 0])
 
     def match(self, tokens: Sequence[int]) -> tuple[int, int]:
         """Where the longest match with the last tokens ends before them, the latest among equals, and how long it is, from 2
