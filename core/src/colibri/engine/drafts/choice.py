@@ -27,7 +27,7 @@ _DELAY = 1.5
 
 #: What is known is kept fresh: of so many steps with drafts one tries fewer of them, and of so many, at first and in the
 #: end, one has none.
-_SHORTER, _FIRST_PLAIN, _PLAIN = 8, 4, 64
+_SHORTER, _FIRST_PLAIN, _PLAIN = 8, 4, 32
 
 
 class _Choice(Struct, frozen=True):
