@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from colibri.engine.drafts.pace import Pace
@@ -48,3 +50,27 @@ def test_steps_with_prompts_and_clocks_that_stand_still_teach_nothing() -> None:
     pace.took(300, 9.0)
     pace.took(2, 0.0)
     assert pace.cost(2) == Pace().cost(2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_and_changing_load_do_not_hide_what_rows_cost(seed: int) -> None:
+    chance, pace, load = random.Random(seed), Pace(), 1.0
+    times = {1: 1.0, 3: 1.5, 4: 1.8, 6: 3.0}
+    for _ in range(300):
+        rows = chance.choice(list(times))
+        for _ in range(chance.randint(1, 12)):
+            if chance.random() < 0.02:
+                load = chance.choice([1.0, 1.0, 2.0, 3.0])
+            pace.took(rows, times[rows] * load * chance.lognormvariate(0, 0.3))
+    for rows, seconds in times.items():
+        assert pace.cost(rows) / pace.cost(1) == pytest.approx(seconds, rel=0.3)
+    assert pace.cost(1) < pace.cost(2) < pace.cost(3) < pace.cost(4) < pace.cost(5) < pace.cost(6)
+
+
+def test_one_bad_moment_is_no_reason_not_to_try_again() -> None:
+    pace = Pace()
+    for _ in range(20):
+        pace.took(1, 1.0)
+        pace.took(2, 1.2)
+    pace.took(4, 2.3)
+    assert pace.cost(4) < 2 * pace.cost(1)
