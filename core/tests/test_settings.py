@@ -65,6 +65,8 @@ def test_every_setting_has_help_a_flag_a_variable_and_a_key(name: str, write: An
         flags, variable, key, value = [about.flag, "5"], "5", "5", 5
     if name == "isa":
         flags, variable, key, value = [about.flag, "avx2"], "avx2", '"avx2"', "avx2"
+    if name == "kv_disk":
+        flags, variable, key, value = [about.flag, "q8"], "q8", '"q8"', "q8"
     namespace = vars(parser.parse_args(flags))
     nowhere = write("")
     assert getattr(load_settings(namespace, {}, nowhere).settings, name) == value
@@ -81,6 +83,20 @@ def test_switches_can_be_turned_off_by_flag(tmp_path: Path) -> None:
     settings = load_settings(namespace, {"COLI_THINK": "1"}, tmp_path).settings
     assert settings.continue_assistant is False
     assert settings.think is False
+
+
+@pytest.mark.parametrize(
+    ("variables", "saved", "source"),
+    [
+        ({}, True, "default"),
+        ({"KVSAVE": "0"}, False, "variable KVSAVE"),
+        ({"KVSAVE": ""}, True, "default"),
+        ({"KVSAVE": "0", "COLI_KV_SAVE": "1"}, True, "variable COLI_KV_SAVE"),
+    ],
+)
+def test_a_variable_of_another_name(variables: Any, saved: bool, source: str, tmp_path: Path) -> None:
+    resolved = load_settings({}, variables, tmp_path)
+    assert (resolved.settings.kv_save, resolved.sources["kv_save"]) == (saved, source)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +122,8 @@ def test_switches_can_be_turned_off_by_flag(tmp_path: Path) -> None:
             "queue_timeout in colibri.toml: expected a number of seconds above 0, at most a year, got inf",
         ),
         ({}, {"COLI_THINK": "maybe"}, "", "variable COLI_THINK: expected true or false, got 'maybe'"),
+        ({"kv_disk": "q4"}, {}, "", "flag --kv-disk: expected f32, f16 or q8, got 'q4'"),
+        ({}, {"KVSAVE": "2"}, "", "variable KVSAVE: expected true or false, got '2'"),
         ({"isa": "mmx"}, {}, "", "flag --isa: expected scalar, avx2 or avx512, got 'mmx'"),
         ({}, {}, 'plugin = "a.py"', "plugin in colibri.toml: expected a list of strings, got the string 'a.py'"),
         ({}, {}, "api_key = 5", "api_key in colibri.toml: expected a string, got a secret"),

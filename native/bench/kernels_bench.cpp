@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
     }
     const int threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : 2;
     std::printf("%s, %d threads, plain read %.1f GB/s\n", isa_name(isa), threads, plain_read(threads));
-    for (int t = 0; t <= int(DType::NVFP4); ++t) {
+    for (int t = 0; t <= int(DType::I8X16); ++t) {
         const DType type = DType(t);
         if (argc > 3 && std::string(argv[3]) != type_info(type).name) continue;
         for (int64_t k : {1024, 4864}) measure(kernels(isa), type, threads, k);

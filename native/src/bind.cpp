@@ -18,6 +18,7 @@
 
 #include "error.h"
 #include "runtime.h"
+#include "state/rounded.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -72,6 +73,12 @@ std::vector<float> floats_of(const nb::bytes& data) {
     return floats;
 }
 
+template <class Contents>
+void check_range(const Contents& contents, int64_t begin, int64_t count) {
+    if (begin < 0 || count < 0 || begin > contents.size || count > contents.size - begin)
+        colibri::refuse("numbers ", begin, " and ", count, " more, there are ", contents.size);
+}
+
 nb::bytes bytes_of(std::span<const float> floats) { return nb::bytes(floats.data(), floats.size_bytes()); }
 
 Ints step(Model& model, Ints tokens, Ints slots, Ints positions, Ints wanted, const std::vector<const Sampler*>& samplers,
@@ -102,6 +109,7 @@ nb::bytes dequantize(const std::string& dtype, nb::bytes data, int64_t count) {
     colibri::DType type;
     if (!colibri::parse_dtype(dtype, type)) colibri::refuse("unknown storage type '", dtype, "'");
     const colibri::TypeInfo& info = colibri::type_info(type);
+    if (info.together > 1) colibri::refuse("rows of ", dtype, " lie interleaved: there is no single one");
     if (count < 0 || count > (int64_t{1} << 32) || count % info.block != 0)
         colibri::refuse(count, " values are no whole number of ", dtype, " blocks of ", info.block);
     if (data.size() != colibri::row_bytes(type, count))
@@ -112,6 +120,62 @@ nb::bytes dequantize(const std::string& dtype, nb::bytes data, int64_t count) {
     if (count > 0) colibri::kernels(colibri::Isa::Scalar).dequantize(colibri::dense(type, count, aligned.data()), 0, values.data());
     return nb::bytes(values.data(), values.size() * sizeof(float));
 }
+
+nb::bytes rounded(const std::string& dtype, nb::bytes data) {
+    colibri::DType type;
+    if (!colibri::parse_dtype(dtype, type)) colibri::refuse("unknown storage type '", dtype, "'");
+    std::vector<uint8_t> made;
+    {
+        const char* bytes = data.c_str();  // stays where it is: `data` holds it
+        const size_t size = data.size();
+        nb::gil_scoped_release free;
+        if (size % sizeof(float) != 0) colibri::refuse(size, " bytes are no whole number of floats");
+        std::vector<float> floats(size / sizeof(float));
+        if (!floats.empty()) std::memcpy(floats.data(), bytes, size);
+        made = colibri::rounded(type, floats);
+    }
+    return nb::bytes(made.data(), made.size());
+}
+
+// Copying may take a while and other threads may step: of the slot in question only what they leave alone is read.
+nb::bytes read_image(const colibri::Image& image, int64_t begin, int64_t count) {
+    check_range(image, begin, count);
+    nb::bytes data = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count * 4)));
+    if (!data.is_valid()) nb::raise_python_error();
+    auto* to = static_cast<char*>(const_cast<void*>(data.data()));
+    nb::gil_scoped_release free;
+    image.each(begin, count, [&](std::span<const float> part) {
+        std::memcpy(to, part.data(), part.size_bytes());
+        to += part.size_bytes();
+    });
+    return data;
+}
+
+// A blank, and the runtime whose slot it is to fill.
+class Filling {
+public:
+    Filling(Model& model, int64_t slot, int64_t length, const Ints& snapshots)
+        : model_(model), blank_(Model::Use(model)->blank(slot, length, snapshots)) {}
+
+    const colibri::Blank& blank() const { return blank_; }
+    void write(int64_t begin, const nb::bytes& data) {
+        if (data.size() % sizeof(float) != 0) colibri::refuse(data.size(), " bytes are no whole number of floats");
+        check_range(blank_, begin, static_cast<int64_t>(data.size() / sizeof(float)));
+        const char* from = data.c_str();
+        blank_.each(begin, static_cast<int64_t>(data.size() / sizeof(float)), [&](std::span<float> part) {
+            std::memcpy(part.data(), from, part.size_bytes());
+            from += part.size_bytes();
+        });
+    }
+    void adopt() {
+        if (blank_.length == 0) colibri::refuse("it was adopted before");
+        Model::Use(model_)->adopt(blank_);
+    }
+
+private:
+    Model& model_;
+    colibri::Blank blank_;
+};
 
 // dtype, file, offset, rows, cols; or None
 using Place = std::optional<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>>;
@@ -142,6 +206,23 @@ NB_MODULE(_native, m) {
     m.def("isas", &isas);
     m.def("build_info", &build_info);
     m.def("dequantize", &dequantize, "dtype"_a, "data"_a, "count"_a);
+    m.def("rounded", &rounded, "dtype"_a, "data"_a);
+
+    nb::class_<colibri::Image>(m, "Image")
+        .def("read", &read_image, "begin"_a, "count"_a)
+        .def_prop_ro("length", [](const colibri::Image& self) { return self.length; })
+        .def_prop_ro("exact", [](const colibri::Image& self) { return self.exact; })
+        .def_prop_ro("size", [](const colibri::Image& self) { return self.size; })
+        .def_prop_ro("snapshots", [](const colibri::Image& self) {
+            Ints lengths;
+            for (const auto& snapshot : self.snapshots) lengths.push_back(snapshot->length);
+            return lengths;
+        });
+    nb::class_<Filling>(m, "Blank")
+        .def("write", &Filling::write, "begin"_a, "data"_a)
+        .def("adopt", &Filling::adopt)
+        .def_prop_ro("exact", [](const Filling& self) { return self.blank().exact; })
+        .def_prop_ro("size", [](const Filling& self) { return self.blank().size; });
 
     nb::class_<Sampler>(m, "Sampler")
         .def("__init__",
@@ -168,6 +249,17 @@ NB_MODULE(_native, m) {
              "slot"_a, "length"_a)
         .def("remember", [](Model& self, int64_t slot) { Model::Use(self)->remember(slot); }, "slot"_a)
         .def("hold", [](Model& self, int64_t slot) { Model::Use(self)->hold(slot); }, "slot"_a)
+        .def("image",
+             [](Model& self, int64_t slot, int64_t length) {
+                 nb::gil_scoped_release free;
+                 return self.facts().image(slot, length);  // at any time: see Slots
+             },
+             "slot"_a, "length"_a, nb::keep_alive<0, 1>())
+        .def("blank",
+             [](Model& self, int64_t slot, int64_t length, const Ints& snapshots) {
+                 return std::make_unique<Filling>(self, slot, length, snapshots);
+             },
+             "slot"_a, "length"_a, "snapshots"_a, nb::keep_alive<0, 1>())
         .def("resident_bytes", [](Model& self) { return self.facts().resident_bytes(); })
         .def_prop_ro("max_rows", [](Model& self) { return self.facts().max_rows(); })
         .def_prop_ro("threads", [](Model& self) { return self.facts().threads(); })
@@ -179,6 +271,17 @@ NB_MODULE(_native, m) {
         .def("weight", &Builder::weight, "name"_a, "dtype"_a, "rows"_a, "cols"_a, "file"_a, "offset"_a,
              "pitch"_a = 0)
         .def("scales", &add_scales, "weight"_a, "scales"_a, "zeros"_a, "block"_a, "first"_a, "every"_a, "factor"_a, "zero"_a)
+        .def("pack",
+             [](const Builder& self, int64_t weight, const std::string& dtype, int64_t first, int64_t count, int64_t threads) {
+                 colibri::Loss loss;
+                 std::vector<uint8_t> packed;
+                 {
+                     nb::gil_scoped_release free;
+                     packed = self.pack(weight, dtype, first, count, threads, loss);
+                 }
+                 return std::tuple(nb::bytes(packed.data(), packed.size()), loss.error, loss.size);
+             },
+             "weight"_a, "dtype"_a, "first"_a, "count"_a, "threads"_a)
         .def("value", &Builder::value, "width"_a)
         .def("bank",
              [](Builder& self, int64_t width, int64_t inner, const Ints& gate, const Ints& up, const Ints& down) {

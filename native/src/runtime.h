@@ -39,6 +39,11 @@ public:
     int64_t rewind(int64_t slot, int64_t length) { return slots_.rewind(slot, length); }
     void remember(int64_t slot) { slots_.remember(slot); }
     void hold(int64_t slot) { slots_.hold(slot); }
+    Image image(int64_t slot, int64_t length) const { return slots_.image(slot, length); }
+    Blank blank(int64_t slot, int64_t length, const std::vector<int64_t>& snapshots) {
+        return slots_.blank(slot, length, snapshots);
+    }
+    void adopt(Blank& blank) { slots_.adopt(blank); }
     uint64_t resident_bytes() const;
 
     int64_t max_rows() const { return limits_.max_rows; }

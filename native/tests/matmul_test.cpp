@@ -1,6 +1,9 @@
 // Products with every storage type on every code path: against double precision, and against each other bit for bit.
 #include "weights.h"
 
+#include <algorithm>
+#include <limits>
+
 using namespace colibri;
 using namespace colibri::test;
 
@@ -90,7 +93,8 @@ void test_matmul_extremes() {
         if (info.act == ActType::F32) continue;
         const int64_t k = info.block;
         for (int fill : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
-            std::vector<uint8_t> w(size_t(info.bytes), uint8_t(fill));
+            std::vector<uint8_t> w(size_t(info.bytes * info.together), uint8_t(fill));
+            if (info.together > 1) put_scales(w, type, k, [] { return 0.5f; });
             for (int at : halves_of(type)) put_half(w.data() + at, at == 2 ? 0.25f : 0.5f);
             for (float sign : {1.f, -1.f}) {
                 const std::vector<float> x(size_t(k), sign * 127);
@@ -116,7 +120,7 @@ void test_hostile_weights() {
     for (DType type : kTypes) {
         const TypeInfo& info = type_info(type);
         const int64_t k = info.block == 1 ? 77 : info.block == 2 ? 78 : 2 * info.block, n = 200, m = 5;
-        std::vector<uint8_t> w(size_t(n) * row_bytes(type, k));
+        std::vector<uint8_t> w(size_t(stored_rows(type, n)) * row_bytes(type, k));
         for (uint8_t& byte : w) byte = uint8_t(random.next());
         for (size_t i = 0; i + 1 < w.size(); i += size_t(info.bytes)) {  // scales of all ones now and then
             if (random.below(10) == 0) w[i] = w[i + 1] = 0xff;
@@ -130,6 +134,43 @@ void test_hostile_weights() {
             for (float& v : y) v = std::isnan(v) ? NAN : v;
             if (want.empty()) want = y;
             check(same_bits(y, want), label(*path, std::string("hostile ") + info.name));
+        }
+    }
+}
+
+// Packing loses no more than the type must, says how much, and says the same of what it gives back.
+void test_packing() {
+    Random random{8};
+    for (DType type : {DType::I4X16, DType::I8X16}) {
+        for (const auto& [n, k] : {std::pair{int64_t(1), int64_t(64)}, {int64_t(16), int64_t(128)}, {int64_t(37), int64_t(320)}}) {
+            std::vector<float> x = random_floats(random, n * k, 0.3f), back(x.size());
+            std::fill_n(x.begin(), 64, 0.f);  // a group of zeros
+            std::vector<uint8_t> w(size_t(stored_rows(type, n)) * row_bytes(type, k));
+            Loss loss;
+            kernels(Isa::Scalar).pack(type, x.data(), n, k, w.data(), loss);
+            for (const Kernels* path : all_paths()) {
+                std::vector<uint8_t> same(w.size());
+                Loss lost;
+                path->pack(type, x.data(), n, k, same.data(), lost);
+                check(same == w && lost.error == loss.error && lost.size == loss.size, label(*path, "packing"));
+            }
+            double error = 0, size = 0;
+            for (int64_t r = 0; r < n; ++r) kernels(Isa::Scalar).dequantize(dense(type, k, w.data()), r, back.data() + r * k);
+            for (size_t i = 0; i < x.size(); ++i) {
+                error += std::pow(double(x[i]) - double(back[i]), 2);
+                size += double(x[i]) * double(x[i]);
+            }
+            const std::string what = std::string("packing ") + type_info(type).name;
+            check(relative(loss.error, error) < 1e-4 && relative(loss.size, size) < 1e-5, what + " says its loss");
+            check(std::sqrt(error / size) < (type == DType::I4X16 ? 0.09 : 0.006) || n == 1, what + " loses little");
+            check(std::all_of(back.begin(), back.begin() + 64, [](float v) { return v == 0; }), what + " keeps zeros");
+            std::vector<uint8_t> again(w.size());
+            Loss none;
+            kernels(Isa::Scalar).pack(type, back.data(), n, k, again.data(), none);
+            check(none.error <= 1e-9 * size, what + " keeps what it gave");
+            std::vector<float> odd(size_t(n * k), std::numeric_limits<float>::quiet_NaN());  // whatever it makes of it, it ends
+            odd.back() = std::numeric_limits<float>::infinity();
+            kernels(Isa::Scalar).pack(type, odd.data(), n, k, again.data(), none);
         }
     }
 }
@@ -229,6 +270,7 @@ int main() {
     test_matmul_extremes();
     test_hostile_weights();
     test_scales_apart();
+    test_packing();
     if (failures) return 1;
     std::printf("matmul: all good on");
     for (const Kernels* path : all_paths()) std::printf(" %s", path->name);

@@ -23,7 +23,8 @@ namespace colibri::test {
 
 constexpr DType kTypes[] = {DType::F32,  DType::BF16, DType::F16,  DType::I32,  DType::I64,  DType::E4M3,   DType::E8M0,   DType::E2M1,  DType::I8,
                             DType::U8,   DType::U4,   DType::Q8_0, DType::Q4_0, DType::Q4_1,   DType::Q5_0,   DType::Q5_1,  DType::Q2_K,
-                            DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4, DType::NVFP4};
+                            DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4, DType::NVFP4,
+                            DType::I4X16, DType::I8X16};
 
 inline int failures = 0;
 
@@ -88,10 +89,23 @@ inline std::vector<int> halves_of(DType type) {
     }
 }
 
+// The scales of interleaved rows.
+inline void put_scales(std::vector<uint8_t>& w, DType type, int64_t k, auto scale) {
+    const size_t block = row_bytes(type, k) * size_t(kTogether);
+    for (size_t at = 0; at < w.size(); at += block) {
+        for (int64_t i = 0; i < interleaved_scales(k); i += 2) put_half(w.data() + at + i, scale());
+    }
+}
+
 // Random weights: any bits for the values, scales between 0.001 and 0.1 of either sign.
 inline std::vector<uint8_t> random_weights(Random& random, DType type, int64_t n, int64_t k) {
-    std::vector<uint8_t> w(size_t(n) * row_bytes(type, k));
+    std::vector<uint8_t> w(size_t(stored_rows(type, n)) * row_bytes(type, k));
     const TypeInfo& info = type_info(type);
+    if (info.together > 1) {
+        for (uint8_t& byte : w) byte = uint8_t(random.next());
+        put_scales(w, type, k, [&] { return (random.below(2) ? 1.f : -1.f) * (0.001f + 0.099f * std::fabs(random.uniform())); });
+        return w;
+    }
     for (size_t i = 0; i < w.size(); i += size_t(info.bytes)) {
         uint8_t* p = w.data() + i;
         for (int b = 0; b < info.bytes; ++b) p[b] = uint8_t(random.next());
@@ -142,9 +156,9 @@ inline std::vector<double> act_values(ActType type, const uint8_t* row, int64_t 
             out[size_t(i)] = double(reinterpret_cast<const float*>(row)[i]);
             continue;
         }
-        const bool wide = type == ActType::Q8K;
-        const float* scales = reinterpret_cast<const float*>(row + (wide ? q8k_scales(k) : q8_scales(k)));
-        out[size_t(i)] = double(int8_t(row[i])) * double(scales[i / (wide ? 256 : 32)]);
+        const int64_t block = type == ActType::Q8K ? 256 : type == ActType::Q64 ? 64 : 32;
+        const int64_t at = type == ActType::Q8K ? q8k_scales(k) : type == ActType::Q64 ? q64_scales(k) : q8_scales(k);
+        out[size_t(i)] = double(int8_t(row[i])) * double(reinterpret_cast<const float*>(row + at)[i / block]);
     }
     return out;
 }

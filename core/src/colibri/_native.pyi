@@ -17,6 +17,33 @@ def build_info() -> str:
 def dequantize(dtype: str, data: bytes, count: int) -> bytes:
     """`count` values of storage type `dtype` as float32 bytes. For tests and tools."""
 
+def rounded(dtype: str, data: bytes) -> bytes:
+    """float32 bytes as storage type `dtype`: f32, f16, or q8_0, whose last block is filled up with zeros. What is beyond f16
+    becomes its largest number."""
+
+class Image:
+    """What a slot holds (see compute.runtime.Image)."""
+    @property
+    def length(self) -> int: ...
+    @property
+    def snapshots(self) -> list[int]: ...
+    @property
+    def exact(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def read(self, begin: int, count: int) -> bytes:
+        """Bytes of `count` numbers; releases the GIL."""
+
+class Blank:
+    """A slot to be filled (see compute.runtime.Blank)."""
+    @property
+    def exact(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def write(self, begin: int, data: bytes) -> None: ...
+    def adopt(self) -> None:
+        """Make the slot what was written; once."""
+
 class Sampler:
     """Picks a token from logits. temperature 0 takes the highest logit, the lowest id among equals."""
     def __init__(self, temperature: float, top_p: float, top_k: int, min_p: float, seed: int) -> None: ...
@@ -48,6 +75,9 @@ class Builder:
     ) -> None:
         """Scales that lie apart from a weight's values: grids as dtype, file, offset, rows and columns (see
         compute.checkpoint.Scales)."""
+    def pack(self, weight: int, dtype: str, first: int, count: int, threads: int) -> tuple[bytes, float, float]:
+        """Rows of a weight stored in a type whose rows lie interleaved, the sum of the squares of what got lost, and that of
+        the values."""
     def value(self, width: int) -> int: ...
     def bank(self, width: int, inner: int, gate: Sequence[int], up: Sequence[int], down: Sequence[int]) -> int: ...
     def state(self, recurrent: bool, planes: Sequence[int], window: int, every: int) -> int:
@@ -111,6 +141,10 @@ class Runtime:
         """Make sure that a slot can be taken back to its present length."""
     def hold(self, slot: int) -> None:
         """Make sure of that for one step that may have to be taken back, at no cost but that of a copy."""
+    def image(self, slot: int, length: int) -> Image:
+        """The slot as `rewind` would make it. Any thread may ask, about a slot without rows in a step."""
+    def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
+        """Empty a slot to be filled with what an image of that length and those snapshots holds."""
     def resident_bytes(self) -> int:
         """Bytes of activations and states allocated, weights excluded."""
     @property

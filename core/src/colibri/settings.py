@@ -29,13 +29,16 @@ def _about(
     metavar: str | None = None,
     secret: bool = False,
     words: str | None = None,
+    also: str | None = None,
     **limits: Any,
 ) -> Meta:
     """What help says about a setting, and its limits.
 
-    `flag` is its flag where that is not the field's name, `words` the values allowed where the limits don't tell.
+    `flag` is its flag where that is not the field's name, `words` the values allowed where the limits don't tell, `also`
+    another variable that is read where its own is not set.
     """
-    return Meta(description=text, extra={"flag": flag, "metavar": metavar, "secret": secret, "words": words}, **limits)
+    extra = {"flag": flag, "metavar": metavar, "secret": secret, "words": words, "also": also}
+    return Meta(description=text, extra=extra, **limits)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -66,6 +69,26 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = ()
     ctx: Annotated[int, _about("context in tokens; 0: the model's own limit, at most 4096", metavar="TOKENS", ge=0)] = 0
     kv_slots: Annotated[int, _about("how many requests run at once, each with its own cache", ge=1, le=16)] = 1
+    kv_save: Annotated[
+        bool,
+        _about("keep what slots hold in files, so that conversations go on after a restart; also KVSAVE", also="KVSAVE"),
+    ] = True
+    kv_dir: Annotated[
+        str | None,
+        _about(
+            "where those files go (default: the model's folder, or one in ~/.local/state where that can't be written)",
+            metavar="PATH",
+        ),
+    ] = None
+    kv_disk: Annotated[
+        str,
+        _about(
+            "numbers in those files: f32 goes on byte for byte; f16 and q8 take a half and a good quarter of the room, and "
+            "answers may differ after a restart (default: f32)",
+            words="f32, f16 or q8",
+            pattern="^(f32|f16|q8)$",
+        ),
+    ] = "f32"
     max_tokens: Annotated[int, _about("ceiling for one answer, in tokens", metavar="TOKENS", ge=1)] = 16384
     max_queue: Annotated[int, _about("how many requests may wait for a slot", ge=0)] = 8
     queue_timeout: Annotated[
@@ -137,6 +160,7 @@ class About(Struct, frozen=True):
     metavar: str | None
     secret: bool
     words: str
+    also: str | None = None
 
     @property
     def variable(self) -> str:
@@ -180,7 +204,8 @@ def _abouts() -> dict[str, About]:
         words = extra["words"] or _words(kind, meta)
         optional = type(None) in options
         flag = extra["flag"] or "--" + name.replace("_", "-")
-        abouts[name] = About(name, flag, hint, kind, optional, meta.description, extra["metavar"], extra["secret"], words)
+        rest = extra["metavar"], extra["secret"], words, extra["also"]
+        abouts[name] = About(name, flag, hint, kind, optional, meta.description, *rest)
     return abouts
 
 
@@ -256,11 +281,12 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[Found]:
 
 def _from_variables(environ: Mapping[str, str]) -> Iterator[Found]:
     for about in ABOUT.values():
-        text = environ.get(about.variable)
-        if text is None or (text == "" and about.kind is not tuple):
-            continue  # an empty variable is how shells unset one; an empty list is a value
-        value = [item for item in map(str.strip, text.split(",")) if item] if about.kind is tuple else text
-        yield about, value, f"variable {about.variable}"
+        for variable in filter(None, (about.also, about.variable)):
+            text = environ.get(variable)
+            if text is None or (text == "" and about.kind is not tuple):
+                continue  # an empty variable is how shells unset one; an empty list is a value
+            value = [item for item in map(str.strip, text.split(",")) if item] if about.kind is tuple else text
+            yield about, value, f"variable {variable}"
 
 
 def _from_file(flags: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> Iterator[Found]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colibri.chat.jsontext import MAX_DEPTH, ValueScanner, dumps
+from colibri.chat.jsontext import MAX_DEPTH, ValueScanner, dumps, is_value
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
@@ -73,6 +73,12 @@ def test_bad_text_is_seen_at_the_first_character_that_cannot_stand(text: str, ta
     for pieces in ([text], list(text)):
         _, used, scanner = scan(pieces)
         assert (used, scanner.bad, scanner.done) == (taken, True, False)
+
+
+@pytest.mark.parametrize("text", ["1", "-1.5e3", "true", '"a"', "[1, {}]", '{"a": null}'])
+def test_one_value_and_nothing_behind_it(text: str) -> None:
+    assert is_value(text)
+    assert not any(map(is_value, (text[:-1] + "?", text + "]", text + ",", text + " 1", "")))
 
 
 def test_bare_control_characters_in_strings_can_be_repaired() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import io
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from colibri.cli import session
+from colibri.settings import Settings
 
 
 class Terminal(io.StringIO):
@@ -48,3 +54,17 @@ def test_no_prompt(colibri: Any) -> None:
 def test_an_error_from_the_server(colibri: Any, server: Any) -> None:
     server.events = [{"error": {"message": "queue is full"}}]
     assert colibri("run", "hi", "--url", server.url) == (2, "", "colibri: queue is full\n")
+
+
+def test_a_server_of_a_command_keeps_no_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+
+    @contextlib.contextmanager
+    def own(settings: Settings) -> Iterator[str]:
+        seen.append(settings)
+        yield "http://127.0.0.1:1"
+
+    monkeypatch.setattr(session, "_own_server", own)
+    with session.connected(argparse.Namespace(url=None), Settings(model="m", kv_save=True)):
+        pass
+    assert [settings.kv_save for settings in seen] == [False]

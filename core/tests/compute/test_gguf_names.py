@@ -8,7 +8,7 @@ import pytest
 
 from colibri.compute.checkpoint import Checkpoint, open_checkpoint
 from colibri.compute.config import Config
-from colibri.compute.gguf_names import find_gguf, gguf_name, layers_of, model_type
+from colibri.compute.gguf_names import find_gguf, gguf_name, layers_of, limit_of, model_type
 from colibri.compute.rope import rope_for
 from colibri.errors import CheckpointError
 from colibri.testing.checkpoints import write_gguf
@@ -48,6 +48,15 @@ def test_layers_that_only_draft_are_not_counted(tmp_path: Path) -> None:
         layers_of(c, "flags", bool, 5)
     with pytest.raises(CheckpointError, match=r"nextn_predict_layers"):
         config(tmp_path, {"block_count": 4, "nextn_predict_layers": 4})
+
+
+def test_one_limit_is_given_for_every_layer(tmp_path: Path) -> None:
+    facts = {"block_count": 2, "swiglu_clamp_exp": [7.0, 7.0], "swiglu_clamp_shexp": [7.0, 7.0]}
+    assert limit_of(config(tmp_path, facts), 2) == 7.0
+    with pytest.raises(CheckpointError, match=r"heron\.swiglu_clamp_exp and those of shared experts must all be the same"):
+        limit_of(config(tmp_path, {**facts, "swiglu_clamp_shexp": [7.0, 8.0]}), 2)
+    with pytest.raises(CheckpointError, match=r"heron\.swiglu_clamp_shexp must be a list with a float for each of 2 layers"):
+        limit_of(config(tmp_path, {**facts, "swiglu_clamp_shexp": [7.0]}), 2)
 
 
 def test_the_heads_of_attention_over_latents_have_keys_of_their_own(tmp_path: Path) -> None:

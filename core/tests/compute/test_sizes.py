@@ -7,8 +7,9 @@ import pytest
 
 from colibri.compute.blocks import Index, Latent, Routing
 from colibri.compute.config import Config
+from colibri.compute.delta import GatedDelta
 from colibri.compute.rope import Rope
-from colibri.compute.sizes import dense_layers, index_of, latent_of, routing_of, streams_of
+from colibri.compute.sizes import dense_layers, gated_delta_of, index_of, latent_of, routing_of, streams_of
 from colibri.errors import CheckpointError
 
 
@@ -70,3 +71,29 @@ def test_an_indexer_turns_the_first_values_of_its_heads() -> None:
 def test_streams() -> None:
     found = streams_of(of(hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6), 1e-5)
     assert (found.n, found.iterations, found.eps, found.norm_eps) == (4, 20, 1e-6, 1e-5)
+
+
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 8}
+STORED = {"grouped": False, "joint": True, "turns": False, "log": True}
+
+
+def test_a_gated_delta_network() -> None:
+    found = gated_delta_of(of(**DELTA, output_gate_type="sigmoid"), 1e-5, **STORED)
+    assert found == GatedDelta(2, 6, 16, 8, 4, 1e-5, "sigmoid", joint=True)
+    assert (found.keys, found.values) == (32, 48)
+    assert gated_delta_of(of(**DELTA, linear_conv_kernel_dim=3), 1e-5, **STORED).kernel == 3
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"output_gate_type": "tanh"}, "output_gate_type is 'tanh'; silu and sigmoid can be computed"),
+        ({"linear_num_key_heads": 4}, "linear_num_key_heads is 4, which does not divide linear_num_value_heads, 6"),
+        ({"linear_key_head_dim": None}, "linear_key_head_dim is missing"),
+        ({"linear_conv_kernel_dim": 65}, "linear_conv_kernel_dim must be a whole number from 1 to 64"),
+    ],
+)
+def test_a_gated_delta_network_that_can_not_be_is_refused(edit: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        gated_delta_of(of(**{**DELTA, **edit}), 1e-5, **STORED)
+    assert message in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colibri.compute.checkpoint import BLOCKS, Scales, Tensor
+from colibri.compute.checkpoint import BLOCKS, TOGETHER, Scales, Tensor
 from colibri.compute.native import NativeRuntime
 from colibri.testing.storage import quantise, values_of
 
@@ -68,7 +68,7 @@ def test_more_rows_than_a_block(name: str, tmp_path: Path) -> None:
     check_agreement(draft, OPS[name](draft, draft.embed(24)), tmp_path, tokens=TOKENS * 8)
 
 
-@pytest.mark.parametrize("dtype", sorted(BLOCKS.keys() - CODES))
+@pytest.mark.parametrize("dtype", sorted(BLOCKS.keys() - CODES - TOGETHER.keys()))
 def test_storage_types_agree_with_the_interpreter(dtype: str, tmp_path: Path) -> None:
     """What is left is the rounding of activations to int8 where the type needs that; transposed, nothing is."""
     draft = Draft(seed=5)
@@ -79,6 +79,20 @@ def test_storage_types_agree_with_the_interpreter(dtype: str, tmp_path: Path) ->
     draft = Draft(seed=5)
     y = _transposed(draft, draft.embed(64), 4, 256, first=5, stride=19, dtype=dtype)
     check_agreement(draft, y, tmp_path, bound=2e-6)
+
+
+@pytest.mark.parametrize("dtype", sorted(TOGETHER))
+def test_runs_of_interleaved_rows_begin_where_these_do(dtype: str, tmp_path: Path) -> None:
+    draft = Draft(seed=6)
+    y = _groups(draft, draft.embed(512), 2, 24, first=16, stride=32, height=90, dtype=dtype)
+    check_agreement(draft, y, tmp_path, bound=0.03)
+    draft = Draft(seed=6)
+    check_agreement(
+        draft, _transposed(draft, draft.embed(64), 4, 256, first=5, stride=19, dtype=dtype), tmp_path, bound=2e-6
+    )
+    draft = Draft(seed=6)
+    y = _groups(draft, draft.embed(512), 2, 24, first=16, stride=30, height=90, dtype=dtype)
+    assert "must begin at multiples" in refusal(draft, y, tmp_path)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

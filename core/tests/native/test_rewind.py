@@ -32,7 +32,9 @@ def _conv(d: Draft, x: int, kernel: int = 3, dilation: int = 2) -> int:
 def _delta(d: Draft, x: int) -> int:
     width, heads = d.widths[x], 2
     q, k, v = (d.linear(x, width) for _ in range(3))
-    decay = d.node("decay", [d.linear(x, heads)], heads, [d.weight(heads), d.weight(heads)], heads=heads, bound=0.0)
+    decay = d.node(
+        "decay", [d.linear(x, heads)], heads, [d.weight(heads), d.weight(heads)], heads=heads, bound=0.0, log=True
+    )
     states = [d.state(width * width // heads, recurrent=True)]
     inputs = [q, k, v, decay, d.linear(x, heads)]
     return d.node("delta", inputs, width, states=states, heads=heads, key_heads=heads)

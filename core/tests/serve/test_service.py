@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(model: Path, **fields: Any) -> Settings:
-    settings = Settings(model=str(model), plugin=(PLUGIN,), plugins=(), threads=1, max_tokens=20)
+    settings = Settings(model=str(model), plugin=(PLUGIN,), plugins=(), threads=1, max_tokens=20, kv_save=False)
     return replace(settings, **fields)
 
 
@@ -85,6 +85,22 @@ def test_open_answer_crash_answer_close(folder: Path) -> None:
         assert psutil.Process().children() == []
         with pytest.raises(Unavailable):
             await ask(service, "Hello there")
+
+    run(test)
+
+
+def test_a_conversation_goes_on_after_a_restart(folder: Path, tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = settings_of(folder, kv_save=True, kv_dir=str(tmp_path), kv_slots=2)
+        answers = []
+        for _ in range(2):
+            service = await ModelService.open(settings, load_plugins(settings))
+            try:
+                answers.append(await ask(service, "Hello there"))
+            finally:
+                await service.close()
+        [(first, cold), (second, cached)] = answers
+        assert (second, cold, cached) == (first, 0, 13)
 
     run(test)
 

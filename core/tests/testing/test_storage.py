@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from colibri._native import dequantize
-from colibri.compute.checkpoint import BLOCKS, Scales, Tensor
+from colibri.compute.checkpoint import BLOCKS, TOGETHER, Scales, Tensor
+from colibri.errors import CheckpointError
 from colibri.testing.storage import dequantise, quantise, values_of
 
 #: The largest error of a value between -1 and 1, of types that hold such values by themselves.
@@ -31,7 +32,7 @@ HALVES = {
 
 
 def test_every_type_is_tested() -> None:
-    assert {*ERRORS, *NUMBERS} == set(BLOCKS)
+    assert {*ERRORS, *NUMBERS, *TOGETHER} == set(BLOCKS)
 
 
 @pytest.mark.parametrize("dtype", ERRORS)
@@ -53,7 +54,29 @@ def test_numbers_come_back_as_they_were(dtype: str) -> None:
     assert dequantise(dtype, quantise(dtype, values), values.shape).tolist() == values.tolist()
 
 
-@pytest.mark.parametrize("dtype", BLOCKS)
+@pytest.mark.parametrize(("dtype", "error"), [("i4x16", 0.075), ("i8x16", 0.0045)])
+@pytest.mark.parametrize("shape", [(16, 64), (1, 128), (37, 320)])
+def test_interleaved_rows_come_back_rounded(dtype: str, error: float, shape: tuple[int, int], tmp_path: Path) -> None:
+    values = np.random.default_rng(3).uniform(-1, 1, shape)
+    values[0] = 0
+    data = quantise(dtype, values)
+    rows = -(-shape[0] // 16) * 16
+    assert len(data) == rows * shape[1] // 64 * BLOCKS[dtype][1]
+    found = dequantise(dtype, data, shape)
+    assert np.abs(found - values).max() <= error
+    assert (found[0] == 0).all()
+    (tmp_path / "w").write_bytes(data)
+    whole = Tensor("w", dtype, shape, tmp_path / "w", 0, len(data))
+    assert (values_of(whole) == found).all()
+    if shape[0] > 16:
+        assert (values_of(whole.rows(16, shape[0])) == found[16:]).all()
+        with pytest.raises(CheckpointError, match="16 rows interleaved"):
+            whole.rows(8, 24)
+    with pytest.raises(CheckpointError, match="no part 0"):
+        whole.part(0)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in BLOCKS if dtype not in TOGETHER])
 def test_the_native_runtime_decodes_any_bytes_alike(dtype: str) -> None:
     block, size = BLOCKS[dtype]
     raw = np.random.default_rng(2).integers(0, 256, (64, size), dtype=np.uint8)

@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "ops/op.h"
+#include "pool.h"
 
 namespace colibri {
 
@@ -101,7 +102,9 @@ int Builder::weight(const std::string& name, const std::string& dtype, int64_t r
     if (pitch == 0) pitch = row;
     if (pitch < row || pitch > (int64_t{1} << 31) || pitch % static_cast<int64_t>(alignment(type)) != 0)
         refuse(what, ": rows of ", row, " bytes do not lie ", pitch, " bytes apart");
-    const uint64_t size = static_cast<uint64_t>(rows - 1) * static_cast<uint64_t>(pitch) + static_cast<uint64_t>(row);  // < 2^63
+    if (info.together > 1 && pitch != row) refuse(what, ": rows that lie interleaved have nothing between them");
+    const auto last = static_cast<uint64_t>(stored_rows(type, rows) - 1);
+    const uint64_t size = last * static_cast<uint64_t>(pitch) + static_cast<uint64_t>(row);  // < 2^63
     Matrix matrix{type, cols, bytes(what, file, offset, size, alignment(type)), pitch, {}, {}};
     plan_.weights.push_back({name, rows, matrix, {}});
     return static_cast<int>(plan_.weights.size()) - 1;
@@ -145,6 +148,41 @@ void Builder::scales(int64_t index, const Grids& grids) {
     matrix.every = grids.every;
     matrix.factor = static_cast<float>(grids.factor);
     matrix.zero = static_cast<int>(grids.zero);
+}
+
+std::vector<uint8_t> Builder::pack(int64_t index, const std::string& dtype, int64_t first, int64_t count, int64_t threads,
+                                   Loss& loss) const {
+    alive();
+    if (index < 0 || index >= static_cast<int64_t>(plan_.weights.size())) refuse("pack: no weight ", index);
+    const Weight& weight = plan_.weights[static_cast<size_t>(index)];
+    const std::string what = text("weight '", weight.name, "'");
+    const DType type = dtype_of(what, dtype);
+    const TypeInfo& info = type_info(type);
+    const int64_t cols = weight.cols();
+    if (info.together < 2) refuse(what, ": ", dtype, " is no type of interleaved rows");
+    if (cols % info.block != 0) refuse(what, ": ", cols, " columns are no whole number of ", dtype, " blocks of ", info.block);
+    if (first < 0 || count < 1 || first > weight.rows || count > weight.rows - first)
+        refuse(what, ": no ", count, " rows from ", first, " on, it has ", weight.rows);
+    if (threads < 1 || threads > 1024) refuse("pack: ", threads, " threads");
+
+    const int64_t blocks = stored_rows(type, count) / info.together;
+    const auto block_bytes = static_cast<int64_t>(row_bytes(type, cols)) * info.together;
+    std::vector<uint8_t> out(static_cast<size_t>(blocks * block_bytes));
+    std::vector<Loss> losses(static_cast<size_t>(blocks));
+    std::vector<std::vector<float>> values(static_cast<size_t>(threads), std::vector<float>(static_cast<size_t>(info.together * cols)));
+    const Kernels& kernels = colibri::kernels(available_isas().back());  // all give the same bits
+    Pool pool(static_cast<int>(threads));
+    pool.run(blocks, [&](int64_t b, int thread) {
+        float* x = values[static_cast<size_t>(thread)].data();
+        const int64_t begin = b * info.together, rows = std::min<int64_t>(info.together, count - begin);
+        for (int64_t r = 0; r < rows; r++) kernels.dequantize(weight.matrix, first + begin + r, x + r * cols);
+        kernels.pack(type, x, rows, cols, out.data() + b * block_bytes, losses[static_cast<size_t>(b)]);
+    });
+    for (const Loss& part : losses) {  // in one order, so that it is the same number with any threads
+        loss.error += part.error;
+        loss.size += part.size;
+    }
+    return out;
 }
 
 int Builder::value(int64_t width) {

@@ -43,6 +43,8 @@ public:
                int64_t pitch = 0);
     // Scales of the weight `index`, a grid in a file of its own: see Matrix.
     void scales(int64_t index, const Grids&);
+    // Rows first..first+count of the weight `index`, stored in a type whose rows lie interleaved; adds to `loss`.
+    std::vector<uint8_t> pack(int64_t index, const std::string& dtype, int64_t first, int64_t count, int64_t threads, Loss& loss) const;
     int value(int64_t width);
     int bank(int64_t width, int64_t inner, std::span<const int64_t> gate, std::span<const int64_t> up,
              std::span<const int64_t> down);

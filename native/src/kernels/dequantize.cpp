@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "layout.h"
 #include "scales.h"
 
 namespace colibri {
@@ -157,8 +158,21 @@ void e2m1(const uint8_t* p, float* out) {
     for (int i = 0; i < 2; ++i) out[i] = kE2m1[*p >> 4 * i & 15];
 }
 
+// One of 16 interleaved rows.
+template <int Bits>
+void interleaved(const Matrix& w, int64_t row, float* out) {
+    constexpr int64_t columns = 32 / Bits;  // of a line
+    const uint8_t* block = w.data + row / kTogether * kTogether * w.pitch;
+    const uint8_t* codes = block + interleaved_scales(w.cols) + row % kTogether * 4;
+    for (int64_t c = 0; c < w.cols; ++c) {
+        const uint8_t code = codes[c / columns * kLine + c % 4];
+        const int value = Bits == 8 ? static_cast<int8_t>(code) : (c % columns < 4 ? code & 15 : code >> 4) - 8;
+        out[c] = half_at(block + (c / kGroup * kTogether + row % kTogether) * 2) * float(value);
+    }
+}
+
 void values(const Matrix& w, int64_t row, float* out) {
-    const uint8_t* p = w.row(row);
+    const uint8_t* p = type_info(w.type).together > 1 ? nullptr : w.row(row);
     const auto blocks = [&](auto block) {
         const TypeInfo& info = type_info(w.type);
         for (int64_t b = 0; b < w.cols / info.block; ++b) block(p + b * info.bytes, out + b * info.block);
@@ -189,6 +203,8 @@ void values(const Matrix& w, int64_t row, float* out) {
         case DType::IQ4_XS: return blocks(iq4_xs);
         case DType::MXFP4: return blocks(mxfp4);
         case DType::NVFP4: return blocks(nvfp4);
+        case DType::I4X16: return interleaved<4>(w, row, out);
+        case DType::I8X16: return interleaved<8>(w, row, out);
     }
 }
 

@@ -15,12 +15,12 @@ namespace colibri {
 // Storage types of weights. Names and block sizes are those of compute/checkpoint.py.
 enum class DType : uint8_t {
     F32, BF16, F16, I32, I64, E4M3, E8M0, E2M1, I8, U8, U4,
-    Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4,
+    Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4, I4X16, I8X16,
 };
 
-// What activations are turned into before they meet a weight type: left alone, int8 in blocks of 32 with a scale, or int8
-// in blocks of 256 with a scale and sums of 16.
-enum class ActType : uint8_t { F32, Q8, Q8K };
+// What activations are turned into before they meet a weight type: left alone, or int8: in blocks of 32 with a scale, in
+// blocks of 256 with a scale and sums of 16, or in blocks of 64 with a scale and a sum.
+enum class ActType : uint8_t { F32, Q8, Q8K, Q64 };
 
 struct TypeInfo {
     DType type;
@@ -28,6 +28,7 @@ struct TypeInfo {
     int block;  // values per block
     int bytes;  // bytes per block
     ActType act;
+    int together = 1;  // rows that lie interleaved: there are always a multiple of it, and it begins at one
 };
 
 const TypeInfo& type_info(DType);
@@ -41,6 +42,8 @@ constexpr int zeros_together(DType t) { return t == DType::U4 ? 8 : t == DType::
 
 // Bytes of one row of `k` values in storage type `t` / as activations of type `a`. Activation rows need 64-byte alignment.
 size_t row_bytes(DType t, int64_t k);
+// Rows that a matrix of `rows` takes the room of: those that only fill the last interleaved ones up have any values.
+int64_t stored_rows(DType t, int64_t rows);
 size_t act_bytes(ActType a, int64_t k);
 
 // A weight matrix as it lies in memory. Its scales may lie apart, if its type meets activations that are left alone: with
@@ -69,6 +72,11 @@ struct Matrix {
 // Rows that lie one behind the other.
 Matrix dense(DType type, int64_t cols, const void* data);
 
+// The sum of the squares of what got lost, and of all values.
+struct Loss {
+    double error = 0, size = 0;
+};
+
 enum class Isa : uint8_t { Scalar, Avx2, Avx512 };
 
 struct Kernels {
@@ -79,6 +87,8 @@ struct Kernels {
     void (*quantize)(ActType, const float* x, int64_t k, void* out);
     // The values of one row as floats.
     void (*dequantize)(const Matrix&, int64_t row, float* out);
+    // Stores `n` rows of `k` floats in an interleaved type; `out` has room for stored_rows(n). Adds to the loss.
+    void (*pack)(DType, const float* x, int64_t n, int64_t k, uint8_t* out, Loss&);
     // y[i * y_stride + n] = dot(weight row n, activation row i) for n in [n0, n1), i in [0, m).
     // `acts` are m rows, act_stride bytes apart, of the weight type's ActType.
     // y is written at columns n0..n1 only, so that threads share an output by columns.

@@ -9,6 +9,7 @@
 
 #include "arithmetic.inl"
 #include "formats.inl"
+#include "interleaved.inl"
 #include "scratch.h"
 #include "unpack.inl"
 
@@ -243,6 +244,8 @@ void matmul(const Matrix& w, int64_t n0, int64_t n1, const void* acts, size_t ac
         case DType::Q4_K: return multiply<Format256<Q4_KBlock>>(job);
         case DType::Q5_K: return multiply<Format256<Q5_KBlock>>(job);
         case DType::Q6_K: return multiply<Format256<Q6_KBlock>>(job);
+        case DType::I4X16: return multiply_interleaved<4>(w, n0, n1, job.acts, act_stride, m, y, y_stride);
+        case DType::I8X16: return multiply_interleaved<8>(w, n0, n1, job.acts, act_stride, m, y, y_stride);
         default: return multiply_floats(w, job);
     }
 }

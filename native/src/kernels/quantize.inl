@@ -1,6 +1,6 @@
 // Activations to int8, by the same rules as llama.cpp, so that results agree closely with it on the same file:
 // blocks of 32 have the scale max/127, rounded to 11 bits after the values were rounded with the exact one;
-// blocks of 256 have the scale 1/(127/max).
+// blocks of 256 have the scale 1/(127/max). Blocks of 64 are our own and have the scale max/127.
 #pragma once
 
 #include "half.h"
@@ -66,11 +66,28 @@ inline void quantize_q8k(const float* x, int64_t k, uint8_t* out) {
     }
 }
 
+inline void quantize_q64(const float* x, int64_t k, uint8_t* out) {
+    float* scales = reinterpret_cast<float*>(out + q64_scales(k));
+    int32_t* sums = reinterpret_cast<int32_t*>(out + q64_sums(k));
+    for (int64_t b = 0; b < k / 64; ++b) {
+        bool finite;
+        const float largest = largest_magnitude<8>(x + 64 * b, finite);
+        const float inverse = largest < kSmallest ? 0 : 127.f / largest;
+        int8_t* q = reinterpret_cast<int8_t*>(out) + 64 * b;
+        for (int i = 0; i < 2; ++i) store32(q + 32 * i, scaled(x + 64 * b + 32 * i, set8(inverse)));
+        scales[b] = !finite ? __builtin_nanf("") : inverse == 0 ? 0 : largest / 127.f;
+        int32_t total = 0;
+        for (int i = 0; i < 64; ++i) total += q[i];
+        sums[b] = total;
+    }
+}
+
 void quantize(ActType type, const float* x, int64_t k, void* out) {
     switch (type) {
         case ActType::F32: __builtin_memmove(out, x, size_t(k) * sizeof(float)); return;
         case ActType::Q8: return quantize_q8(x, k, static_cast<uint8_t*>(out));
         case ActType::Q8K: return quantize_q8k(x, k, static_cast<uint8_t*>(out));
+        case ActType::Q64: return quantize_q64(x, k, static_cast<uint8_t*>(out));
     }
 }
 

@@ -5,13 +5,14 @@
 #include "kernels.h"
 #include "matmul.inl"
 #include "primitives.inl"
+#include "pack.inl"
 #include "quantize.inl"
 
 namespace colibri {
 namespace {
 
 constexpr Kernels table(Isa isa, const char* name) {
-    return {isa,     name, quantize, dequantize, matmul, dot_one, axpy, rms_norm, swiglu, softmax, dots, mix};
+    return {isa,     name, quantize, dequantize, pack_rows, matmul, dot_one, axpy, rms_norm, swiglu, softmax, dots, mix};
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ constexpr TypeInfo kTypes[] = {
     {DType::Q5_K, "q5_k", 256, 176, ActType::Q8K}, {DType::Q6_K, "q6_k", 256, 210, ActType::Q8K},
     {DType::IQ4_NL, "iq4_nl", 32, 18, ActType::F32}, {DType::IQ4_XS, "iq4_xs", 256, 136, ActType::F32},
     {DType::MXFP4, "mxfp4", 32, 17, ActType::F32}, {DType::NVFP4, "nvfp4", 64, 36, ActType::F32},
+    {DType::I4X16, "i4x16", 64, 34, ActType::Q64, 16}, {DType::I8X16, "i8x16", 64, 66, ActType::Q64, 16},
 };
 
 }  // namespace
@@ -46,6 +47,11 @@ size_t row_bytes(DType t, int64_t k) {
     return size_t(k / info.block) * size_t(info.bytes);
 }
 
+int64_t stored_rows(DType t, int64_t rows) {
+    const int64_t together = type_info(t).together;
+    return (rows + together - 1) / together * together;
+}
+
 Matrix dense(DType type, int64_t cols, const void* data) {
     return {type, cols, static_cast<const uint8_t*>(data), int64_t(row_bytes(type, cols)), {}, {}};
 }
@@ -56,6 +62,7 @@ size_t act_bytes(ActType a, int64_t k) {
         case ActType::F32: bytes = 4 * k; break;
         case ActType::Q8: bytes = q8_scales(k) + k / 32 * 4; break;
         case ActType::Q8K: bytes = q8k_scales(k) + k / 256 * 4; break;
+        case ActType::Q64: bytes = q64_sums(k) + k / 64 * 4; break;
     }
     return size_t(bytes + 63) & ~size_t(63);
 }

@@ -12,5 +12,10 @@ inline i32x8 dot(i8x32 w, i8x32 a) {
     return {_mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_sign_epi8(w.v, w.v), _mm256_sign_epi8(a.v, w.v))};
 }
 
+struct Sums { __m256i v; };
+inline Sums no_sums() { return {_mm256_setzero_si256()}; }
+inline Sums gather(Sums s, i8x32 u, i8x32 a) { return {_mm256_dpbusd_epi32(s.v, u.v, a.v)}; }
+inline i32x8 taken(i32x8 total, Sums s) { return plus(total, {s.v}); }
+
 }  // namespace
 }  // namespace colibri

@@ -153,6 +153,28 @@ inline i32x8 dot(i8x32 w, i8x32 a) {
         return s;
     });
 }
+// 4 bytes, eight times
+inline i8x32 quads(const void* p) {
+    int8_t four[4];
+    __builtin_memcpy(four, p, sizeof(four));
+    return each<i8x32>([&](int i) { return four[i % 4]; });
+}
+inline i32x8 set_int(int x) { return each<i32x8>([&](int) { return x; }); }
+inline i32x8 plus(i32x8 a, i32x8 b) { return each<i32x8>([&](int i) { return a.v[i] + b.v[i]; }); }
+inline i32x8 less(i32x8 a, i32x8 b) { return each<i32x8>([&](int i) { return a.v[i] - b.v[i]; }); }
+
+// Sums of 4 neighbouring products of u in 0..15 and signed a > -128, over at most 8 of them until they are taken.
+struct Sums { i32x8 v; };
+inline Sums no_sums() { return {}; }
+inline Sums gather(Sums s, i8x32 u, i8x32 a) {
+    return {each<i32x8>([&](int i) {
+        int32_t sum = s.v.v[i];
+        for (int j = 4 * i; j < 4 * i + 4; ++j) sum += u.v[j] * a.v[j];
+        return sum;
+    })};
+}
+inline i32x8 taken(i32x8 total, Sums s) { return plus(total, s.v); }
+
 // sums of 2 neighbouring products of u in 0..63 and signed a
 inline i16x16 pairs(i8x32 u, i8x32 a) {
     return each<i16x16>([&](int i) { return int16_t(u.v[2 * i] * a.v[2 * i] + u.v[2 * i + 1] * a.v[2 * i + 1]); });

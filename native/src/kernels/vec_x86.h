@@ -134,6 +134,15 @@ inline i16x16 negated_times_power(i16x16 a) {
     return {_mm256_sub_epi16(_mm256_setzero_si256(), _mm256_slli_epi16(a.v, Shift))};
 }
 
+inline i8x32 quads(const void* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof(word));
+    return {_mm256_set1_epi32(word)};
+}
+inline i32x8 set_int(int x) { return {_mm256_set1_epi32(x)}; }
+inline i32x8 plus(i32x8 a, i32x8 b) { return {_mm256_add_epi32(a.v, b.v)}; }
+inline i32x8 less(i32x8 a, i32x8 b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+
 inline i16x16 pairs(i8x32 u, i8x32 a) { return {_mm256_maddubs_epi16(u.v, a.v)}; }
 inline i8x32 pack(i32x8 a, i32x8 b, i32x8 c, i32x8 d) {
     const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a.v, b.v), _mm256_packs_epi32(c.v, d.v));

@@ -34,6 +34,9 @@ std::unique_ptr<Params> check_linear_groups(Inspection& at) {
         at.refuse("weight '", weight.name, "' has ", weight.cols(), " columns for runs of ", across);
     const int64_t end = params->first + (params->groups - 1) * params->stride + rows;
     if (end > weight.rows) at.refuse("weight '", weight.name, "' has ", weight.rows, " rows, ", end, " are needed");
+    const int64_t together = type_info(weight.matrix.type).together;
+    if (!params->transposed && (params->first % together || params->stride % together))
+        at.refuse("weight '", weight.name, "' has ", together, " rows interleaved, runs must begin at multiples of that");
     return params;
 }
 

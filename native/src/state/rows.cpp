@@ -58,7 +58,16 @@ bool RowState::can_cut(int64_t slot, int64_t length, int64_t wanted) const {
     return wanted == length || first_needed(rows_of(wanted)) >= base(slot);
 }
 
-int64_t RowState::saved_size() const { return window_ == 0 ? 0 : window_ * width_; }
+int64_t RowState::saved_size(int64_t length) const {
+    const int64_t rows = rows_of(length);
+    return window_ == 0 ? 0 : (rows - first_needed(rows)) * width_;
+}
+
+void RowState::add_runs(int64_t slot, int64_t length, std::vector<std::span<float>>& out) const {
+    if (window_ > 0 || memory_.size() == 0) return;
+    for (size_t plane = 0; plane < planes_.size(); plane++)
+        out.emplace_back(plane_begin(slot, plane), static_cast<size_t>(rows_of(length) * planes_[plane]));
+}
 
 void RowState::save(int64_t slot, int64_t length, std::vector<float>& out) const {
     if (window_ == 0) return;

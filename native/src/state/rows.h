@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/map.h"
@@ -33,7 +34,11 @@ public:
     // What a slot needs to go on from `length` positions: rows of each plane from the first one that its window reaches.
     void save(int64_t slot, int64_t length, std::vector<float>& out) const;
     const float* restore(int64_t slot, int64_t length, const float* from);
-    int64_t saved_size() const;
+    int64_t saved_size(int64_t length) const;  // numbers
+    int64_t most_saved() const { return window_ * width_; }
+
+    // Adds the rows of the first `length` positions, a run for each plane, where all are kept.
+    void add_runs(int64_t slot, int64_t length, std::vector<std::span<float>>& out) const;
 
     // The rows of the first `length` positions.
     void copy(int64_t source, int64_t target, int64_t length);

@@ -34,7 +34,7 @@ Slots::Slots(const std::vector<State>& states, int64_t slots, int64_t context, i
         } else {
             places_.push_back(static_cast<int>(rows_.size()));
             rows_.emplace_back(state, slots, context, max_rows);
-            if (state.used) snapshot_size_ += rows_.back().saved_size();
+            if (state.used) snapshot_size_ += rows_.back().most_saved();
         }
     }
 }
@@ -132,9 +132,7 @@ void Slots::remember(int64_t slot) {
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     const int64_t length = this->length(slot);
     if (!sequential() || length == 0 || (!known.empty() && known.back()->length == length)) return;
-    const int64_t bytes = snapshot_size_ * static_cast<int64_t>(sizeof(float));
-    const auto most = static_cast<size_t>(std::clamp<int64_t>(kSnapshotBytes / bytes, 2, kMostSnapshots));
-    if (known.size() >= most) {
+    if (known.size() >= most_snapshots()) {
         // The first is the opening that conversations share, and the last is where the next turn begins; of the others the one
         // goes that stands closest behind the one before it.
         size_t worst = 1;
@@ -142,12 +140,83 @@ void Slots::remember(int64_t slot) {
             if (known[i]->length - known[i - 1]->length < known[worst]->length - known[worst - 1]->length) worst = i;
         known.erase(known.begin() + static_cast<ptrdiff_t>(worst));
     }
-    auto made = std::make_shared<Snapshot>(Snapshot{length, {}});
-    made->values.reserve(static_cast<size_t>(snapshot_size_));
-    for (const RecurrentState& state : recurrents_)
-        made->values.insert(made->values.end(), state.at(slot), state.at(slot) + state.size());
-    for (const RowState& rows : rows_) rows.save(slot, length, made->values);
-    known.push_back(std::move(made));
+    known.push_back(std::make_shared<Snapshot>(snapshot(slot, length)));
+}
+
+size_t Slots::most_snapshots() const {
+    const int64_t bytes = snapshot_size_ * static_cast<int64_t>(sizeof(float));
+    return static_cast<size_t>(std::clamp<int64_t>(kSnapshotBytes / bytes, 2, kMostSnapshots));
+}
+
+int64_t Slots::size_at(int64_t length) const {
+    int64_t size = 0;
+    for (const RecurrentState& state : recurrents_) size += state.size();
+    for (const RowState& rows : rows_) size += rows.saved_size(length);
+    return size;
+}
+
+Snapshot Slots::snapshot(int64_t slot, int64_t length) const {
+    Snapshot made{length, {}};
+    made.values.reserve(static_cast<size_t>(size_at(length)));
+    const bool tried = !can_cut(slot, length);  // then `length` is where the slot is held
+    for (const RecurrentState& state : recurrents_) {
+        const float* from = tried ? state.held(slot) : state.at(slot);
+        made.values.insert(made.values.end(), from, from + state.size());
+    }
+    for (const RowState& rows : rows_) rows.save(slot, length, made.values);
+    return made;
+}
+
+Image Slots::image(int64_t slot, int64_t length) const {
+    length = reach(slot, length);
+    Image image{{slot, length, {}}, {}};
+    if (sequential() && length > 0) {
+        Snapshots& taken = image.snapshots;
+        for (const auto& known : snapshots_[static_cast<size_t>(slot)])
+            if (known->length <= length) taken.push_back(known);
+        const bool stands = !taken.empty() && taken.back()->length == length;
+        const size_t most = 3 + stands;  // of the conversation's opening, and of where the last turns began
+        if (taken.size() > most) taken.erase(taken.begin() + 1, taken.end() - static_cast<ptrdiff_t>(most - 1));
+        if (!stands) taken.push_back(std::make_shared<Snapshot>(snapshot(slot, length)));
+        for (const auto& each : taken) image.add(each->values);
+    }
+    image.exact = image.size;
+    std::vector<std::span<float>> runs;
+    for (const RowState& rows : rows_) rows.add_runs(slot, length, runs);
+    for (const std::span<float>& run : runs) image.add(run);
+    return image;
+}
+
+Blank Slots::blank(int64_t slot, int64_t length, const std::vector<int64_t>& snapshots) {
+    check(slot, 0);
+    if (length < 1 || length > context_) refuse("length ", length, " is outside the context of ", context_);
+    if (!sequential() && !snapshots.empty()) refuse("snapshots of a plan that needs none");
+    if (sequential() && (snapshots.empty() || snapshots.back() != length)) refuse("no snapshot at length ", length);
+    if (sequential() && snapshots.size() > most_snapshots() + 2) refuse(snapshots.size(), " snapshots are too many");
+    Blank blank{{slot, length, {}}, {}};
+    int64_t before = 0;
+    for (int64_t at : snapshots) {
+        if (at <= before) refuse("snapshots at ", before, " and then at ", at);
+        before = at;
+        blank.snapshots.push_back(std::make_shared<Snapshot>(Snapshot{at, std::vector<float>(static_cast<size_t>(size_at(at)))}));
+        blank.add(blank.snapshots.back()->values);
+    }
+    blank.exact = blank.size;
+    std::vector<std::span<float>> runs;
+    for (const RowState& rows : rows_) rows.add_runs(slot, length, runs);
+    for (const std::span<float>& run : runs) blank.add(run);
+    rewind(slot, 0);
+    return blank;
+}
+
+void Slots::adopt(Blank& blank) {
+    if (length(blank.slot) != 0) refuse("slot ", blank.slot, " is in use");
+    Snapshots& known = snapshots_[static_cast<size_t>(blank.slot)];
+    known.assign(blank.snapshots.begin(), blank.snapshots.end());
+    if (!known.empty()) restore(blank.slot, *known.back());
+    while (sequential() && known.size() > most_snapshots()) known.erase(known.begin() + 1);
+    lengths_[static_cast<size_t>(blank.slot)] = blank.length;
+    blank = {};
 }
 
 void Slots::hold(int64_t slot) {

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from colibri.compute.blocks import Delta, Index, Latent, Routing, Streams
+from colibri.compute.blocks import Index, Latent, Routing, Streams
 from colibri.compute.checkpoint import open_checkpoint
+from colibri.compute.delta import Delta
 from colibri.compute.operations import Glu
 from colibri.errors import CheckpointError
 from colibri.testing.checkpoints import write_checkpoint

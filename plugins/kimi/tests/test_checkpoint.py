@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from colibri.compute.blocks import Delta, Latent, Routing
+from colibri.compute.blocks import Latent, Routing
 from colibri.compute.checkpoint import open_checkpoint
+from colibri.compute.delta import Delta
 from colibri.compute.operations import SWIGLU, Glu
 from colibri.errors import CheckpointError
 from colibri.testing.checkpoints import write_checkpoint

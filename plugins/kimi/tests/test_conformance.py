@@ -13,5 +13,5 @@ DATA = Path(__file__).parent / "data" / "chat"
 class TestKimi(FamilyConformance):
     plugin = colibri_kimi
     family = "kimi"
-    prompts = {"kimi-k3": DATA / "prompts-kimi-k3.json"}
-    outputs = {"kimi-k3": DATA / "outputs-kimi-k3.json"}
+    prompts = {name: DATA / f"prompts-{name}.json" for name in ("kimi-k3", "kimi-linear")}
+    outputs = {name: DATA / f"outputs-{name}.json" for name in ("kimi-k3", "kimi-linear")}

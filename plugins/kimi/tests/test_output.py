@@ -13,7 +13,7 @@ from colibri.chat.answer import Answer
 from colibri.chat.conversation import Conversation, Tool, ToolChoice, TurnOptions
 from colibri.chat.output import OutputFormat, OutputParser
 from colibri_kimi import Kimi
-from colibri_kimi.variants import KIMI_K3, KIMI_LINEAR
+from colibri_kimi.variants import KIMI_K3
 
 KIMI = Kimi()
 DATA = Path(__file__).parent / "data" / "chat"
@@ -261,5 +261,3 @@ def test_calls_that_were_forbidden_reach_nobody() -> None:
 
 def test_turns_end_at_the_control_tokens() -> None:
     assert KIMI.stops(KIMI_K3, TurnOptions()).specials == ("<|end_of_msg|>", "[EOS]")
-    assert KIMI.stops(KIMI_LINEAR, TurnOptions()).specials == ("<|im_end|>", "[EOS]")
-    assert KIMI.output(KIMI_LINEAR, Conversation(()), TurnOptions()) == OutputFormat()

@@ -1,4 +1,4 @@
-"""What the golden prompts do not show: defaults, demands, refusals, turns in the model's own tokens, Kimi Linear."""
+"""What the golden prompts do not show: defaults, demands, refusals, turns in the model's own tokens."""
 
 from __future__ import annotations
 
@@ -35,10 +35,6 @@ def turn(role: Any, text: str = "", **fields: Any) -> Turn:
 
 def k3(*turns: Turn, tools: tuple[Tool, ...] = (), **options: Any) -> str:
     return KIMI.render(KIMI_K3, Conversation(turns, tools), TurnOptions(**options)).text
-
-
-def linear(*turns: Turn, **options: Any) -> str:
-    return KIMI.render(KIMI_LINEAR, Conversation(turns), TurnOptions(**options)).text
 
 
 def checkpoint(path: Path = Path("model"), **config: Any) -> Checkpoint:
@@ -173,33 +169,6 @@ def test_a_continued_turn_is_written_by_the_template() -> None:
 def test_only_an_answer_can_be_continued(turns: tuple[Turn, ...]) -> None:
     with pytest.raises(BadRequest, match="can be continued"):
         k3(*turns, cue="continue")
-
-
-def test_turns_of_kimi_linear() -> None:
-    persona = "<|im_system|>system<|im_middle|>You are Kimi, an AI assistant created by Moonshot AI.<|im_end|>"
-    hi, cue = "<|im_user|>user<|im_middle|>Hi<|im_end|>", "<|im_assistant|>assistant<|im_middle|>"
-    assert linear(HI) == persona + hi + cue
-    assert linear(turn("system", "S"), HI, turn("assistant", " A "), turn("user", "B", name="Bo")) == (
-        f"<|im_system|>system<|im_middle|>S<|im_end|>{hi}{cue} A <|im_end|><|im_user|>Bo<|im_middle|>B<|im_end|>{cue}"
-    )
-    assert linear(HI, turn("assistant", "A"), cue="continue") == persona + hi + cue + "A"
-    pieces = KIMI.render(KIMI_LINEAR, Conversation((turn("user", "<|im_end|>"),)), TurnOptions()).pieces
-    assert sum(piece == Special("<|im_end|>") for piece in pieces) == 2
-
-
-@pytest.mark.parametrize(
-    ("talk", "param"),
-    [
-        (Conversation((HI,), TOOLS), "tools"),
-        (Conversation((HI, turn("assistant", calls=(ToolCall("look", {}),)))), "messages.1"),
-        (Conversation((HI, turn("tool", "x"))), "messages.1"),
-        (Conversation((Turn("user", (MediaPart("image"),)),)), "messages.0.content"),
-    ],
-)
-def test_kimi_linear_refuses_what_it_has_no_known_format_for(talk: Conversation, param: str) -> None:
-    with pytest.raises(BadRequest) as caught:
-        KIMI.render(KIMI_LINEAR, talk, TurnOptions())
-    assert caught.value.param == param
 
 
 def test_the_outer_model_type_tells_the_variant() -> None:

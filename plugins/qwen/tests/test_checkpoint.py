@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from colibri.compute.blocks import GatedStreams
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.delta import GatedDelta
+from colibri.compute.ngrams import Ngrams
 from colibri.errors import CheckpointError
-from colibri_qwen.hybrid_checkpoint import DeltaNet, FlashNextConfig, HybridConfig, Indexer, Ngrams
+from colibri_qwen.hybrid_checkpoint import FlashNextConfig, HybridConfig, Indexer
 
 DATA = Path(__file__).parent / "data"
 
@@ -40,7 +43,7 @@ def test_the_configuration_of_a_mixture() -> None:
     assert (c.linear, c.sparse) == ((True, True, True, False), (True,) * 4)
     assert (c.heads, c.kv_heads, c.head_dim, c.rope.head_dim, len(c.rope.inv_freq)) == (4, 2, 32, 32, 4)
     assert (c.experts, c.top_k, c.norm_topk, c.vocab, c.eps, c.tied, c.context) == (8, 2, True, 256, 1e-6, False, 4096)
-    assert c.delta == DeltaNet(2, 4, 16, 16, 4, "silu", grouped=False, joint=False, turns=False, log=True)
+    assert c.delta == GatedDelta(2, 4, 16, 16, 4, 1e-6, "silu", grouped=False, joint=False, turns=False, log=True)
     assert HybridConfig.of(opened(config_of("qwen3_next"))).delta.grouped
 
 
@@ -51,8 +54,10 @@ def test_a_dense_model_has_no_experts() -> None:
 
 def test_the_configuration_of_flash_next() -> None:
     c = FlashNextConfig.of(opened(config_of("qwen4_exp")))
-    assert (c.streams, c.indexer) == (4, Indexer(heads=12, dim=16, budget=2, every=4, apart=False))
-    assert c.ngrams == Ngrams(frozenset({1}), orders=3, heads=2, parts=4, eos=3, kernel=4, numbers={})
+    assert c.streams == GatedStreams(4, 1e-6, unit=True)
+    assert c.indexer == Indexer(heads=12, dim=16, budget=2, every=4, apart=False)
+    assert c.ngrams == Ngrams(orders=3, heads=2, parts=4, vocab=256, eos=3, kernel=4, numbers={})
+    assert c.ngram_layers == {1}
     assert c.base.delta.gate == "sigmoid"
 
 

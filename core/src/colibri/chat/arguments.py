@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .conversation import Tool
-from .jsontext import ValueScanner, dumps
+from .jsontext import dumps, is_value
 
 #: How deep references and alternatives of a schema are followed; deeper ones say nothing about a type.
 _DEPTH = 16
@@ -91,9 +91,7 @@ def inside_string(text: str) -> str:
 
 def _kind(text: str) -> str | None:
     """The type of one JSON value, None if `text` is none. Whole numbers are integers."""
-    scanner = ValueScanner()
-    end = scanner.scan(text + " ", 0, [])  # the blank ends a number or a word
-    if not scanner.done or end < len(text):
+    if not is_value(text):
         return None
     if text[0] in _KINDS:
         return _KINDS[text[0]]

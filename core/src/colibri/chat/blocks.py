@@ -37,7 +37,8 @@ def blocks_or_bare(names: Sequence[str]) -> OutputFormat:
     )
 
 
-def print_call(call: ToolCall) -> str:
+def print_call(call: ToolCall, *, raw: bool = False) -> str:
     """The JSON object between the tags, with the line breaks that stand around it. The name is printed as it is, and
-    arguments that were no object become a JSON string."""
-    return f'\n{{"name": "{call.name}", "arguments": {dumps(call.arguments)}}}\n'
+    arguments that were no object become a JSON string, or stay as they were if `raw`."""
+    arguments = call.arguments if raw and isinstance(call.arguments, str) else dumps(call.arguments)
+    return f'\n{{"name": "{call.name}", "arguments": {arguments}}}\n'

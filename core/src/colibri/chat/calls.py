@@ -213,7 +213,7 @@ class JsonCall:
             self.name = name
             return [Part("tool_start", name), *([Part("tool_args", self._early)] if self._early else [])]
         if self._key == self._syntax.arguments:
-            arguments = self._object(text)
+            arguments = object_of(text, quoted=self._syntax.quoted, repair=self._repair)
             if arguments is None:
                 self._phase = "bad"
             elif self.name is None:
@@ -224,18 +224,20 @@ class JsonCall:
             self._strays |= text[1:-1].strip() != ""
         return []
 
-    def _object(self, text: str) -> str | None:
-        """The JSON object that a value of the arguments stands for, or None."""
-        if text.startswith("{"):
-            return text
-        if text.startswith('"') and self._syntax.quoted:
-            inner = json.loads(text).strip()
-            if not inner and self._repair:
-                return "{}"
-            scanner, out = ValueScanner(repair=self._repair), list[str]()
-            end = scanner.scan(inner, 0, out)
-            return "".join(out) if inner.startswith("{") and scanner.done and end == len(inner) else None
-        return "{}" if text == "null" and self._repair else None
+
+def object_of(text: str, *, quoted: bool, repair: bool) -> str | None:
+    """The JSON object that `text`, one JSON value without blanks around it, stands for as the arguments of a call, or None:
+    the value itself, with `quoted` the object that a string holds, with `repair` no arguments where it is null or ""."""
+    if text.startswith("{"):
+        return text
+    if text.startswith('"') and quoted:
+        inner = json.loads(text).strip()
+        if not inner and repair:
+            return "{}"
+        scanner, out = ValueScanner(repair=repair), list[str]()
+        end = scanner.scan(inner, 0, out)
+        return "".join(out) if inner.startswith("{") and scanner.done and end == len(inner) else None
+    return "{}" if text == "null" and repair else None
 
 
 class BareJson(Struct, frozen=True):

@@ -31,6 +31,13 @@ def blanks(text: str, at: int) -> int:
     return match.end()
 
 
+def is_value(text: str) -> bool:
+    """Whether `text` is one JSON value, with nothing behind it."""
+    scanner = ValueScanner()
+    end = scanner.scan(text + " ", 0, [])  # the blank ends a number or a word
+    return scanner.done and end == len(text)
+
+
 class ValueScanner:
     """Reads one JSON value piece by piece and says as soon as the text cannot be JSON any more.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -60,6 +61,13 @@ def prompt(pieces: Iterable[Piece | str]) -> Prompt:
                 continue
         merged.append(piece)
     return Prompt(tuple(merged))
+
+
+def template_text(text: str, *specials: Special) -> tuple[Piece | str, ...]:
+    """A text of a template's own, in which what spells one of `specials` is meant as that token."""
+    by_spelling = {special.token: special for special in specials}
+    spellings = "|".join(re.escape(spelling) for spelling in sorted(by_spelling, key=len, reverse=True))
+    return tuple(by_spelling.get(part, part) for part in re.split(f"({spellings})", text))
 
 
 def _spelling(piece: Piece) -> str:

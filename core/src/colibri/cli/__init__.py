@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from .. import __version__
 from ..errors import ColibriError, SettingError
 from ..settings import load_settings, nearest
-from . import chat, debug, doctor, families, new_family, run, serve, streams
+from . import chat, convert, debug, doctor, families, new_family, run, serve, streams
 from .commands import INTERRUPTED, Commands
 
-_CORE = (serve, chat, run, families, new_family, doctor, debug)
+_CORE = (serve, chat, run, convert, families, new_family, doctor, debug)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,13 +9,17 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, to_builtins
 
 from ..errors import ColibriError
 from ..settings import Settings, add_flags, load_settings
 from .commands import Commands
+
+if TYPE_CHECKING:
+    from ..compute.checkpoint import Checkpoint
+    from ..family import Family
 
 GIB = 1 << 30
 
@@ -135,10 +139,35 @@ def _plugins_and_model(settings: Settings) -> Iterator[Finding]:
 
     try:
         checkpoint = open_checkpoint(settings.model)
-        _, variant = plugins.family_for(checkpoint)
+        family, variant = plugins.family_for(checkpoint)
     except ColibriError as error:
         yield Finding("model", "problem", str(error))
         return
     size = sum(tensor.nbytes for tensor in checkpoint.tensors.values())
     text = f"{variant.title}, {checkpoint.format}, {len(checkpoint.tensors)} tensors, {size / GIB:.2f} GiB"
     yield Finding("model", "ok", text)
+    yield from _conversations(settings, family, checkpoint)
+
+
+def _conversations(settings: Settings, family: Family, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """The KV files that a server with these settings would find."""
+    from ..compute.identity import identity
+    from ..compute.load import declare
+    from ..engine.kv_folder import Folder, folder_of
+
+    if not settings.kv_save:
+        yield Finding("conversations", "note", "are not saved (kv_save)")
+        return
+    try:
+        path = folder_of(settings)
+        folder = Folder(path, identity(*declare(family, checkpoint)))
+    except (ColibriError, OSError, RuntimeError) as error:
+        yield Finding("conversations", "note", f"can't be looked for: {error}")
+        return
+    usable = 0
+    for slot in range(settings.kv_slots):
+        for file, reason in folder.look(slot):
+            usable += not reason
+            if reason:
+                yield Finding("conversations", "note", f"{file} is ignored: it {reason}")
+    yield Finding("conversations", "ok", f"{usable} saved in {path}")

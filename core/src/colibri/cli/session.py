@@ -43,7 +43,8 @@ def connected(args: argparse.Namespace, settings: Settings) -> Iterator[Client]:
     if args.url is not None:
         yield Client(args.url, settings.api_key)
         return
-    with _own_server(replace(with_model(settings), host="127.0.0.1", port=0)) as url:
+    # The conversations of the model's server stay its own.
+    with _own_server(replace(with_model(settings), host="127.0.0.1", port=0, kv_save=False)) as url:
         yield Client(url, settings.api_key)
 
 

@@ -143,41 +143,6 @@ def balanced_moe(g: Graph, x: Value, w: Scope, c: Routing, how: Glu = SWIGLU) ->
     return y + gated_mlp(g, x, w.scope("shared_experts"), how) if c.shared else y
 
 
-class Delta(Struct, frozen=True):
-    """The sizes of a delta attention: `kernel` taps of its convolutions, and the `bound` of its decay, 0 for none. `log`:
-    its rates are stored as logarithms."""
-
-    heads: int
-    head_dim: int
-    kernel: int
-    eps: float
-    bound: float = 0.0
-    log: bool = True
-
-
-def channel_delta(g: Graph, x: Value, w: Scope, c: Delta, *, gate: Value, layer: object) -> Value:
-    """Delta attention with a decay of its own for each channel (https://arxiv.org/abs/2510.26692),
-    without its last projection: -> [rows, heads * head_dim].
-
-    `w` holds {q,k,v}_proj, {q,k,v}_conv1d, f_a_proj, f_b_proj, A_log, dt_bias, b_proj and o_norm. The result is normed per
-    head and multiplied by sigmoid(gate).
-    """
-    width = c.heads * c.head_dim
-
-    def convolved(name: str) -> Value:
-        state = g.rows((layer, name), width, window=c.kernel)
-        taps = w.w(f"{name}_conv1d.weight", width, c.kernel)
-        return g.silu(g.conv(g.linear(x, w[f"{name}_proj.weight"]), taps, state=state))
-
-    q, k, v = (convolved(name) for name in "qkv")
-    f = g.linear(g.linear(x, w["f_a_proj.weight"]), w["f_b_proj.weight"])
-    a = w.tensor("A_log")
-    decay = g.decay(f, g.weight(a.reshaped(a.values)), w["dt_bias"], c.heads, bound=c.bound, log=c.log)
-    beta = g.sigmoid(g.linear(x, w["b_proj.weight"]))
-    y = g.delta(q, k, v, decay, beta, heads=c.heads, state=g.memory((layer, "delta"), width * c.head_dim))
-    return g.rms_norm(y, w["o_norm.weight"], c.eps, group=c.head_dim) * g.sigmoid(gate)
-
-
 class Streams(Struct, frozen=True):
     """The sizes of hyper-connections: `n` residual streams, mixed by a matrix made doubly stochastic in `iterations`."""
 
@@ -196,6 +161,29 @@ def hyper_connection(
     coefficients = g.sinkhorn(logits, base, scale, c.n, iterations=c.iterations, eps=c.eps)
     read = g.mix(streams, c.n, g.slice(coefficients, 0, c.n))
     return read, lambda answer: g.spread(streams, answer, coefficients, c.n)
+
+
+class GatedStreams(Struct, frozen=True):
+    """The sizes of residual streams with gates: `n` of them. `unit`: their norm multiplies by 1 + weight."""
+
+    n: int
+    eps: float
+    unit: bool = False
+
+
+def gated_streams(g: Graph, streams: Value, w: Scope, c: GatedStreams) -> tuple[Value, Callable[[Value], Value]]:
+    """What a block reads of the streams [rows, n * width], their mean after a gate for each value, and how its answer is
+    written back: every stream gets a share of it, from 0 to 2 times the whole. `w` holds hc_norm, the gates' matrices
+    input_mix_weight_down and input_mix_weight_up, and block_inject_weight."""
+    normed = g.rms_norm(streams, w["hc_norm.weight"], c.eps, group=streams.width // c.n, unit=c.unit)
+    down = g.silu(g.linear(normed, w["input_mix_weight_down.weight"]) * (1 / c.n))
+    gates = g.sigmoid(g.linear(down, w.matrix("input_mix_weight_up.weight", streams.width)))
+
+    def write(answer: Value) -> Value:
+        shares = g.sigmoid(g.linear(normed, w.matrix("block_inject_weight.weight", c.n)) * (1 / c.n))
+        return streams + g.tile(answer, c.n) * (shares * 2.0)
+
+    return g.mix(normed * gates, c.n), write
 
 
 def attend_residuals(g: Graph, rows: Sequence[Value], score: Callable[[Value], Value]) -> Value:

@@ -43,7 +43,12 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "iq4_xs": (256, 136),
     "mxfp4": (32, 17),
     "nvfp4": (64, 36),
+    "i4x16": (64, 34),
+    "i8x16": (64, 66),
 }
+
+#: Storage types of matrices whose rows lie interleaved -> how many: a matrix takes the room of a multiple of that.
+TOGETHER = {"i4x16": 16, "i8x16": 16}
 
 #: Unsigned codes -> for how many rows of a grid of scales their zeros lie together in 32 bits.
 ZEROS = {"u4": 8, "u8": 4}
@@ -97,7 +102,8 @@ class Tensor(Struct, frozen=True):
 
     def part(self, index: int) -> Tensor:
         """The `index`-th slice of the outermost dimension, as a tensor of its own."""
-        plain = len(self.shape) > 2 or (not self.pitch and self.scales is None)
+        alone = not self.pitch and self.scales is None and self.dtype not in TOGETHER
+        plain = len(self.shape) > 2 or alone
         if len(self.shape) < 2 or not 0 <= index < self.shape[0] or not plain:
             raise self.error(f"has shape {list(self.shape)}, there is no part {index}")
         size = self.nbytes // self.shape[0]
@@ -111,13 +117,17 @@ class Tensor(Struct, frozen=True):
         if len(self.shape) != 2 or every < 1 or not 0 <= start < stop <= self.shape[0]:
             raise self.error(f"has shape {list(self.shape)}, there are no rows {start} to {stop}")
         count = (stop - start + every - 1) // every
+        together = TOGETHER.get(self.dtype, 1)
+        if together > 1 and (start % together or every > 1):
+            raise self.error(f"has {together} rows interleaved, no rows {start}:{stop}:{every} can be taken out")
         row = self.row_bytes
         pitch = self.pitch or row
         scales = self.scales
         if scales is not None:
             scales = replace(scales, first=scales.first + start * scales.every, every=scales.every * every)
         name = f"{self.name}[{start}:{stop}{f':{every}' if every > 1 else ''}]"
-        offset, size = self.offset + start * pitch, (count - 1) * pitch * every + row
+        stored = -(-count // together) * together
+        offset, size = self.offset + start * pitch, (stored - 1) * pitch * every + row
         dense = pitch * every == row
         return Tensor(
             name, self.dtype, (count, self.shape[1]), self.file, offset, size, 0 if dense else pitch * every, scales
@@ -174,11 +184,20 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
     return [tensor] if scales is None else [tensor, scales.grid, *([] if scales.zeros is None else [scales.zeros])]
 
 
+class StoredBank(Struct, frozen=True):
+    """The experts of a layer that lie in records of one size, one record an expert: gate, up and down of each."""
+
+    gate: tuple[Tensor, ...]
+    up: tuple[Tensor, ...]
+    down: tuple[Tensor, ...]
+
+
 class Checkpoint(Struct, frozen=True):
     """An opened model: a folder with config.json and safetensors shards, or a GGUF file.
 
     `config` is config.json as read, or {} for GGUF; `metadata` holds GGUF's key-value pairs, or {}. `tensors` uses the
     names the file uses; a family that reads several formats tells the graph where its weights are (`Graph.find`).
+    `banks` holds by their names in plans the experts that a converted model has in records (see container.py).
     """
 
     path: Path
@@ -186,6 +205,7 @@ class Checkpoint(Struct, frozen=True):
     config: dict[str, Any]
     metadata: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    banks: Mapping[str, StoredBank] = {}
 
     @property
     def model_type(self) -> str | None:

@@ -184,6 +184,18 @@ def open_file(path: Path) -> Checkpoint:
     return Checkpoint(files[0], "gguf", {}, metadata, tensors)
 
 
+def metadata_alone(file: Path) -> bytes:
+    """A GGUF file with the metadata of another, and no tensors. Raises CheckpointError."""
+    with file.open("rb") as stream:
+        header = _Header(stream, file, file_size(file))
+        start = header.need(24)
+        pairs = struct.unpack_from("<Q", header.buffer, start + 16)[0]
+        for _ in range(pairs):
+            key = header.text("a metadata key", MAX_NAME)
+            header.value(header.scalar("I"), key)
+        return bytes(header.buffer[:8]) + struct.pack("<QQ", 0, pairs) + bytes(header.buffer[24 : header.at])
+
+
 def read_header(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The metadata and the tensors of one file. Raises CheckpointError."""
     size = file_size(file)

@@ -46,6 +46,8 @@ KEYS = {
     "norm_topk_prob": "expert_weights_norm",
     "routed_scaling_factor": "expert_weights_scale",
     "routed_expert_hidden_size": "expert_latent_length",
+    "swiglu_limits": "swiglu_clamp_exp",
+    "shared_swiglu_limits": "swiglu_clamp_shexp",
     "linear_conv_kernel_dim": "ssm.conv_kernel",
     "linear_num_key_heads": "ssm.group_count",
     "linear_num_value_heads": "ssm.time_step_rank",
@@ -92,6 +94,7 @@ _DELTA = {
 }
 _LINEAR = {
     "in_proj_qkv": "attn_qkv",
+    "in_proj_qkvz": "ssm_in",
     "in_proj_z": "attn_gate",
     "in_proj_a": "ssm_alpha",
     "in_proj_b": "ssm_beta",
@@ -194,6 +197,16 @@ def layers_of(config: Config, key: str, kind: type, count: int) -> list[Any]:
     if not isinstance(given, list) or len(given) < count or not all(isinstance(one, kind) for one in given):
         raise config.error(key, f"must be a list with a {kind.__name__} for each of {count} layers")
     return given[:count]
+
+
+def limit_of(config: Config, count: int) -> float:
+    """`swiglu_limit`, which GGUF files give for each of `count` layers, and for shared experts apart. Raises CheckpointError
+    unless it is the same for all."""
+    keys = "swiglu_limits", "shared_swiglu_limits"
+    limits = {limit for key in keys for limit in layers_of(config, key, float, count)}
+    if len(limits) != 1:
+        raise config.error(keys[0], "and those of shared experts must all be the same")
+    return float(limits.pop())
 
 
 def gguf_name(name: str, own: Mapping[str, str]) -> tuple[str, int | None]:

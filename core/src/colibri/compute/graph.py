@@ -1,8 +1,8 @@
 """Declaring a forward pass: what a family writes with, reading like the paper. The result is a Plan.
 
-The operations stand in operations.py, what is put together from them in blocks.py. Shapes are checked as each operation is
-declared, against the shapes the file gives its tensors, so that a file which does not fit its configuration is refused by
-the name of the tensor at fault before any of its weights are read.
+The operations stand in operations.py, what is put together from them in blocks.py, delta.py and ngrams.py. Shapes are
+checked as each operation is declared, against the shapes the file gives its tensors, so that a file which does not fit its
+configuration is refused by the name of the tensor at fault before any of its weights are read.
 """
 
 from __future__ import annotations
@@ -54,14 +54,20 @@ class Scope:
     ) -> Experts:
         """The experts of this layer, a bank that may stream: `pattern` holds `{e}` where an expert's number stands."""
 
+        bank = f"{self.prefix}.{pattern.replace('.{e}', '')}"
+        if bank in self.graph.banks:
+            return self._stored(bank, count)
+
         def all_of(name: str) -> tuple[W, ...]:
             return tuple(self[f"{pattern.replace('{e}', str(e))}.{name}"] for e in range(count))
 
-        return Experts(f"{self.prefix}.{pattern.replace('.{e}', '')}", all_of(gate), all_of(up), all_of(down))
+        return Experts(bank, all_of(gate), all_of(up), all_of(down))
 
     def fused_experts(self, gate_up: str, down: str, count: int, *, interleaved: bool = False) -> Experts:
         """Experts that lie in two tensors, one slice an expert: [count, 2*inner, width], first the rows of gate and then
         those of up, or by turns if `interleaved`, and [count, width, inner]."""
+        if f"{self.prefix}.{gate_up}" in self.graph.banks:
+            return self._stored(f"{self.prefix}.{gate_up}", count)
         both, last = self.tensor(gate_up), self.tensor(down)
         if len(both.shape) != 3 or both.shape[0] != count or both.shape[1] % 2:
             raise both.error(f"has shape {list(both.shape)}, [{count}, 2 * inner, width] is needed")
@@ -73,6 +79,14 @@ class Scope:
         gate, up = (tuple(self.graph.weight(part.rows(*which)) for part in parts) for which in (gates, ups))
         return Experts(f"{self.prefix}.{gate_up}", gate, up, tuple(self.graph.weight(last.part(e)) for e in range(count)))
 
+    def _stored(self, name: str, count: int) -> Experts:
+        """The experts of a bank that a converted model has in records."""
+        bank = self.graph.banks[name]
+        if len(bank.gate) != count:
+            raise bank.gate[0].error(f"is of a bank of {len(bank.gate)} experts, {count} are needed")
+        gate, up, down = (tuple(map(self.graph.weight, part)) for part in (bank.gate, bank.up, bank.down))
+        return Experts(name, gate, up, down)
+
 
 class Graph(Operations):
     """A forward pass under construction. `find` says where a weight lies: by default, under its name in the checkpoint,
@@ -82,6 +96,7 @@ class Graph(Operations):
     def __init__(self, checkpoint: Checkpoint) -> None:
         gguf = checkpoint.format == "gguf"
         self.find: Callable[[str], Tensor] = partial(find_gguf, checkpoint, {}) if gguf else partial(find_tensor, checkpoint)
+        self.banks = checkpoint.banks
         self._file = checkpoint.path
         self._tensors: dict[str, Tensor] = {}
         self._weights: dict[str, W] = {}

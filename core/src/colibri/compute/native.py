@@ -13,8 +13,9 @@ from .. import _native
 from ..errors import CheckpointError, EngineError, SettingError
 from ..family import Sampling
 from .checkpoint import Tensor, parts_of
-from .plan import Codes, Node, Plan, Weight
-from .runtime import Row, Runtime
+from .identity import identity
+from .plan import Codes, Node, Plan
+from .runtime import Blank, Image, Row, Runtime
 
 #: Bytes read at a time while weights are brought into memory.
 _READ = 8 << 20
@@ -30,6 +31,7 @@ class NativeRuntime:
         self,
         runtime: _native.Runtime,
         *,
+        identity: str,
         vocab: int,
         codes: Codes | None,
         given: int,
@@ -41,7 +43,7 @@ class NativeRuntime:
         sequential: bool,
     ) -> None:
         """`cache` is what full slots take, in bytes."""
-        self.given, self.gives, self.draft = given, gives, draft
+        self.identity, self.given, self.gives, self.draft = identity, given, gives, draft
         self.vocab, self.codes, self.slots, self.context, self.sequential = vocab, codes, slots, context, sequential
         self._cache = cache
         self.max_rows = runtime.max_rows
@@ -76,11 +78,11 @@ class NativeRuntime:
             raise SettingError(f"--threads {threads}: give 1 to 1024, or 0 for all physical cores")
         context = context or plan.context
         builder = _native.Builder(plan.vocab)
-        files = _map(builder, plan, tensors)
+        files = _map(builder, [tensors[weight.name] for weight in plan.weights])
         if progress is not None:
             progress("mapping weights", 0.0)
         for weight in plan.weights:
-            _add_weight(builder, weight, tensors[weight.name], files)
+            add_weight(builder, weight.name, weight.shape, tensors[weight.name], files)
         if progress is not None:
             _read_ahead([tensors[weight.name] for weight in plan.weights], progress)
         for width in plan.widths:
@@ -96,6 +98,7 @@ class NativeRuntime:
         cache = sum(state.bytes(context, max_rows) for state in plan.states) * slots
         return cls(
             runtime,
+            identity=identity(plan, tensors),
             vocab=plan.vocab,
             codes=plan.codes,
             given=plan.given,
@@ -156,6 +159,14 @@ class NativeRuntime:
         """The same for one step that may have to be taken back, at no cost but that of a copy."""
         self._runtime.hold(slot)
 
+    def image(self, slot: int, length: int) -> Image:
+        """The slot as `rewind(slot, length)` would make it; any thread may ask, about a slot that is not in use."""
+        return self._runtime.image(slot, length)
+
+    def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
+        """Empty a slot to be made what an image was. Raises ValueError if this model has no such images."""
+        return self._runtime.blank(slot, length, snapshots)
+
     def describe(self) -> str:
         """Threads, code path and memory in one line."""
         threads = self._runtime.threads
@@ -179,30 +190,36 @@ def _new_sampler(sampling: Sampling, seed: int) -> _native.Sampler:
     return _native.Sampler(sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p, seed % (1 << 64))
 
 
-def _map(builder: _native.Builder, plan: Plan, tensors: Mapping[str, Tensor]) -> dict[Path, int]:
+def _map(builder: _native.Builder, tensors: Sequence[Tensor]) -> dict[Path, int]:
     files: dict[Path, int] = {}
-    for weight in plan.weights:
-        for tensor in parts_of(tensors[weight.name]):
-            if tensor.file not in files:
-                try:
-                    files[tensor.file] = builder.file(os.fspath(tensor.file))
-                except ValueError as error:
-                    raise CheckpointError(str(error)) from None
+    for part in (part for tensor in tensors for part in parts_of(tensor)):
+        if part.file not in files:
+            try:
+                files[part.file] = builder.file(os.fspath(part.file))
+            except ValueError as error:
+                raise CheckpointError(str(error)) from None
     return files
 
 
-def _add_weight(builder: _native.Builder, weight: Weight, tensor: Tensor, files: Mapping[Path, int]) -> None:
-    if tensor.shape != weight.shape:
-        raise tensor.error(f"has shape {list(tensor.shape)}, {list(weight.shape)} is needed")
-    rows, cols = weight.shape if len(weight.shape) == 2 else (1, weight.shape[0])
+def add_weight(
+    builder: _native.Builder, name: str, shape: tuple[int, ...], tensor: Tensor, files: Mapping[Path, int] | None = None
+) -> int:
+    """Tell a builder where a weight lies; returns its index. `files` are those it knows, by path; without, it is told of
+    those that are needed. Raises CheckpointError for a tensor that can't be it."""
+    if tensor.shape != shape:
+        raise tensor.error(f"has shape {list(tensor.shape)}, {list(shape)} is needed")
+    if files is None:
+        files = _map(builder, [tensor])
+    rows, cols = shape if len(shape) == 2 else (1, shape[0])
     try:
-        index = builder.weight(weight.name, tensor.dtype, rows, cols, files[tensor.file], tensor.offset, tensor.pitch)
+        index = builder.weight(name, tensor.dtype, rows, cols, files[tensor.file], tensor.offset, tensor.pitch)
         if (scales := tensor.scales) is not None:
             grid, zeros = (_place(part, files) for part in (scales.grid, scales.zeros))
             builder.scales(index, grid, zeros, scales.block, scales.first, scales.every, scales.factor, scales.zero)
     except (ValueError, TypeError) as error:  # TypeError: a number beyond 64 bits
         reason = " ".join(str(error).split()) if isinstance(error, ValueError) else "its shape or offset is out of range"
         raise tensor.error(reason) from None
+    return index
 
 
 def _place(grid: Tensor | None, files: Mapping[Path, int]) -> tuple[str, int, int, int, int] | None:

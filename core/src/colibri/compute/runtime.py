@@ -27,6 +27,46 @@ class Row(Struct, frozen=True):
     given: bytes = b""
 
 
+class Image(Protocol):
+    """What makes a slot what it is at `length` positions, as a run of `size` float32 numbers. The first `exact` of them are
+    for going on only as they are; the rest are rows, which can be kept in fewer bits. `snapshots`: the rising lengths that
+    the slot can be taken back to, where it can't be cut anywhere."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def snapshots(self) -> Sequence[int]: ...
+
+    @property
+    def exact(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, begin: int, count: int) -> bytes:
+        """Bytes of `count` numbers from `begin` on. Any thread may read, until the slot is taken back to before `length`."""
+        ...
+
+
+class Blank(Protocol):
+    """A slot to be filled with what an Image holds."""
+
+    @property
+    def exact(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def write(self, begin: int, data: bytes) -> None:
+        """Put numbers from `begin` on in their places."""
+        ...
+
+    def adopt(self) -> None:
+        """Make the slot what was written, with all its length. Nothing may have been done to the slot meanwhile."""
+        ...
+
+
 class Runtime(Protocol):
     """What the engine steps. Rows of a slot stand in order at consecutive positions, the first of them at a length the slot
     has or was taken back to."""
@@ -37,6 +77,7 @@ class Runtime(Protocol):
     codes: Codes | None  # what rows can have in place of tokens
     given: int  # numbers that each row brings along
     gives: int  # numbers of a hidden row, 0 where none are kept
+    identity: str  # of the computation and its weights (see compute.identity); "": its states can't be saved
     draft: Runtime | None  # the model's draft head, if it was loaded: its rows bring this runtime's hidden rows along
     max_rows: int
     sequential: bool  # slots can only be taken back to where they were remembered
@@ -73,6 +114,16 @@ class Runtime(Protocol):
     def hold(self, slot: int) -> None:
         """The same for one step that may have to be taken back: it lasts until it is used or the slot is held again, and as
         long as windows reach, and costs a copy of what can't be cut."""
+        ...
+
+    def image(self, slot: int, length: int) -> Image:
+        """The slot as `rewind(slot, length)` would make it, which it does not. Any thread may ask, about a slot that is not
+        in use."""
+        ...
+
+    def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
+        """Empty a slot to be made what an image of that length and those snapshots was. Raises ValueError if this model has
+        no such images, MemoryError if there is no room."""
         ...
 
     def describe(self) -> str:

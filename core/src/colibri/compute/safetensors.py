@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
-from .checkpoint import Checkpoint, Tensor, check_layout, file_size, shards
+from .checkpoint import Checkpoint, StoredBank, Tensor, check_layout, file_size, shards
 from .config import parse_json
+from .container import METADATA, unpacked
+from .gguf import read_header as read_gguf_header
 
 #: Longest header (some 250000 tensors in one file), and longest config.json or index, in bytes.
 MAX_HEADER = 32 << 20
@@ -36,19 +38,26 @@ _BITS = {
 
 def open_folder(folder: Path) -> Checkpoint:
     """A folder with config.json and one or more shards, with or without an index. Raises CheckpointError."""
-    config = read_json(folder / "config.json")
+    gguf = folder / METADATA
+    config = {} if gguf.is_file() else read_json(folder / "config.json")
     tensors: dict[str, Tensor] = {}
+    banks: dict[str, StoredBank] = {}
     index = folder / "model.safetensors.index.json"
     mapped = read_index(index) if index.exists() else {}
     for file in sorted({folder / name for name in mapped.values()}) if mapped else _unlisted(folder):
-        for name, tensor in read_header(file).items():
+        stored, metadata = read_file(file)
+        found, own = unpacked(stored, metadata, file)
+        banks |= own
+        for name, tensor in found.items():
             if name in tensors:
                 raise CheckpointError(f"is also in {tensors[name].file.name}", file=file, tensor=name)
             tensors[name] = tensor
     for name, shard in mapped.items():
         if name not in tensors or tensors[name].file.name != shard:
             raise CheckpointError(f"is listed by {index.name} but not in this file", file=folder / shard, tensor=name)
-    return Checkpoint(folder, "safetensors", config, {}, tensors)
+    if gguf.is_file():
+        return Checkpoint(gguf, "gguf", {}, read_gguf_header(gguf)[0], tensors, banks)
+    return Checkpoint(folder, "safetensors", config, {}, tensors, banks)
 
 
 def _unlisted(folder: Path) -> list[Path]:
@@ -81,6 +90,11 @@ def read_index(file: Path) -> dict[str, str]:
 
 def read_header(file: Path) -> dict[str, Tensor]:
     """The tensors of one shard, by name. Raises CheckpointError."""
+    return read_file(file)[0]
+
+
+def read_file(file: Path) -> tuple[dict[str, Tensor], Any]:
+    """The same, and the metadata as the file has them."""
     size = file_size(file)
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -93,14 +107,14 @@ def read_header(file: Path) -> dict[str, Tensor]:
     if len(text) != length:
         raise CheckpointError("is cut short", file=file)
     header = parse_json(text, file, strict=True)
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", None)
     base = 8 + length
     tensors = {name: _tensor(file, name, entry, base, size - base) for name, entry in header.items()}
     check_layout(list(tensors.values()))
     covered = sum(tensor.nbytes for tensor in tensors.values())
     if covered != size - base:
         raise CheckpointError(f"{size - base - covered} of its bytes belong to no tensor", file=file)
-    return tensors
+    return tensors, metadata
 
 
 def _tensor(file: Path, name: str, entry: Any, base: int, room: int) -> Tensor:

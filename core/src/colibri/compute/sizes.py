@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec.structs import replace
 
 from .blocks import Index, Latent, Routing, Streams
 from .config import Config
+from .delta import GatedDelta
 from .rope import Rope
 
 #: Most heads, experts, and values of a head that a file may claim.
@@ -16,6 +19,7 @@ _TOP_K = ("num_experts_per_tok", "num_experts_per_token")
 _GROUPS = ("n_group", "num_expert_group")
 _SHARED = ("n_shared_experts", "num_shared_experts")
 _NORM = ("norm_topk_prob", "moe_renormalize")
+_GATES: dict[str, Literal["silu", "sigmoid"]] = {"silu": "silu", "sigmoid": "sigmoid"}
 
 
 def routing_of(config: Config, *, shared: int = 0) -> Routing:
@@ -83,4 +87,26 @@ def streams_of(config: Config, norm_eps: float) -> Streams:
         iterations=config.size("hc_sinkhorn_iters", most=1000),
         eps=config.number("hc_eps"),
         norm_eps=norm_eps,
+    )
+
+
+def gated_delta_of(config: Config, eps: float, *, grouped: bool, joint: bool, turns: bool, log: bool) -> GatedDelta:
+    """A gated delta network. How its weights are stored is not in the configuration."""
+    key_heads, value_heads = config.size("linear_num_key_heads"), config.size("linear_num_value_heads")
+    config.split("linear_num_key_heads", key_heads, "linear_num_value_heads", value_heads)
+    gate = config.word("output_gate_type", "silu")
+    if gate not in _GATES:
+        raise config.error("output_gate_type", f"is {gate[:32]!r}; {' and '.join(_GATES)} can be computed")
+    return GatedDelta(
+        key_heads=key_heads,
+        value_heads=value_heads,
+        key_dim=config.size("linear_key_head_dim"),
+        value_dim=config.size("linear_value_head_dim"),
+        kernel=config.size("linear_conv_kernel_dim", 4, most=64),
+        eps=eps,
+        gate=_GATES[gate],
+        grouped=grouped,
+        joint=joint,
+        turns=turns,
+        log=log,
     )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..errors import ColibriError, EngineError, Unavailable
 from ..settings import Settings
 from .exits import in_words
-from .frames import Accept, Cancel, Done, Error, FromEngine, Progress, Ready, Stop, Submit, Tokens
+from .frames import Accept, Cancel, Done, Error, FromEngine, Progress, Ready, Resumed, Stop, Submit, Tokens
 from .process import Process
 from .protocol import State, Status, unavailable
 from .slots import Slots
@@ -52,6 +52,7 @@ class LocalEngine:
         self._process: Process | None = None
         self._flights: dict[int, _Flight] = {}
         self._slots: Slots | None = None
+        self._resumed: list[Resumed] = []
         self._ready: Ready | None = None
         self._reason: str | None = None
         self._drafts: dict[str, tuple[int, int]] = {}
@@ -141,6 +142,7 @@ class LocalEngine:
     async def _live_once(self) -> str:
         """The life of one process; returns why it ended."""
         self._reason = None
+        self._resumed = []
         try:
             process = self._process = await Process.start(self._settings, self._load, self._receive)
         except OSError as error:
@@ -162,11 +164,17 @@ class LocalEngine:
     def _receive(self, frame: FromEngine | Malformed) -> None:
         if isinstance(frame, Malformed):
             self._receive_malformed(frame)
+        elif isinstance(frame, Resumed):
+            self._resumed.append(frame)
         elif isinstance(frame, Progress):
+            if self._process is None:
+                return  # it is ending
             loading = self._status.state == "loading"
             self._change(self._between, frame.stage if loading else self._status.detail, frame.fraction)
         elif isinstance(frame, Ready):
             self._ready, self._slots = frame, Slots(frame.slots)
+            for resumed in self._resumed:
+                self._slots.resume(resumed.slot, resumed.ids)
             self._failed_starts = 0
             self._change("ready")
         elif frame.id is None:

@@ -68,6 +68,13 @@ class Progress(Struct, frozen=True, tag_field="t", tag="progress"):
     fraction: float
 
 
+class Resumed(Struct, frozen=True, tag_field="t", tag="resumed"):
+    """A slot goes on with a conversation from before the engine was started. Comes before Ready."""
+
+    slot: int
+    ids: list[int]
+
+
 class Ready(Struct, frozen=True, tag_field="t", tag="ready"):
     """The model can answer: context length in tokens, slots, vocabulary size, and a one-line description of the runtime;
     `codes` if it reads them, and whether its slots can only be taken back to where they were remembered."""
@@ -119,6 +126,6 @@ class Error(Struct, frozen=True, tag_field="t", tag="error"):
 
 
 ToEngine = Submit | Stop | Cancel | Shutdown
-FromEngine = Progress | Ready | Accept | Tokens | Done | Error
+FromEngine = Progress | Resumed | Ready | Accept | Tokens | Done | Error
 
 encoder = msgspec.msgpack.Encoder()

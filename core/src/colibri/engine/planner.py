@@ -109,11 +109,12 @@ class Planner:
         *,
         chunk: int,
         drafts: Drafts | None = None,
+        slots: Slots | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if runtime.max_rows < runtime.slots:
             raise ValueError(f"a runtime of {runtime.slots} slots must take that many rows, not {runtime.max_rows}")
-        self.slots = Slots(runtime.slots)
+        self.slots = slots or Slots(runtime.slots)
         self._runtime = runtime
         self._emit = emit
         self._chunk = max(1, chunk)
@@ -294,4 +295,6 @@ class Planner:
         del self._requests[request.id]
         if request in self._prefilling:
             self._prefilling.remove(request)
+        if self._drafts is not None:
+            self._drafts.release(request.slot.index)
         self.slots.release(request.slot.index)

@@ -24,6 +24,9 @@ from .worker import GRACE, SETTINGS
 
 log = logging.getLogger(__name__)
 
+#: How long a process may take in all to save conversations when it ends, in seconds.
+SAVING = 60.0
+
 Receive = Callable[[FromEngine | Malformed], None]
 
 
@@ -35,6 +38,7 @@ class Process(asyncio.Protocol):
         self._receive = receive
         self._unpacker = gateway_side()
         self._transport: asyncio.Transport | None = None
+        self._heard = 0.0
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -80,10 +84,14 @@ class Process(asyncio.Protocol):
         return status
 
     async def end(self) -> None:
-        """End the process: politely, then by force. Leaves no zombie, even if cancelled."""
+        """End the process: politely, then by force, but not while it tells how far it is with saving. Leaves no zombie, even
+        if cancelled."""
         try:
             self.send(Shutdown())
-            await asyncio.wait({self.lost}, timeout=GRACE)
+            loop = asyncio.get_running_loop()
+            latest, self._heard = loop.time() + SAVING, loop.time()
+            while not self.lost.done() and (left := min(self._heard + GRACE, latest) - loop.time()) > 0:
+                await asyncio.wait({self.lost}, timeout=left)
         finally:
             if self._transport is not None:
                 self._transport.abort()
@@ -108,6 +116,7 @@ class Process(asyncio.Protocol):
             log.warning("the engine's answers can't be followed any more: %s", error)
             self._child.kill()
             return
+        self._heard = asyncio.get_running_loop().time()
         for frame in frames:
             self._receive(frame)
 

@@ -100,6 +100,11 @@ class Slots:
         slot.busy = False
         self._touch(slot)
 
+    def resume(self, index: int, ids: Iterable[int]) -> None:
+        """The slot holds the state of these tokens, from before."""
+        self.all[index].history = list(ids)
+        self._touch(self.all[index])
+
     def _touch(self, slot: Slot) -> None:
         self._clock += 1
         slot.used = self._clock

@@ -24,8 +24,9 @@ import msgspec
 
 from ..errors import ColibriError
 from ..settings import Settings
+from .conversations import kept_conversations
 from .drafts.build import draft_rows, drafts_for
-from .frames import Cancel, Error, Progress, Ready, Shutdown, Stop, Submit, ToEngine
+from .frames import Cancel, Error, Progress, Ready, Resumed, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
 from .wire import BrokenStream, Malformed, Unpacker, engine_side
@@ -78,12 +79,19 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
     Thread(target=_read, args=(channel, inbox, loaded), name="inbox", daemon=True).start()
     try:
         runtime = load(settings, _in_percent(lambda stage, fraction: outbox.put(Progress(stage, fraction))))
-        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, drafts=drafts_for(runtime, settings))
+        conversations = kept_conversations(settings, runtime)
+        if conversations is not None:
+            for slot, ids in conversations.start(lambda stage, fraction: outbox.put(Progress(stage, fraction))):
+                outbox.put(Resumed(slot, ids))
+        drafts = drafts_for(runtime, settings)
+        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, drafts=drafts, slots=conversations)
         loaded.set()
         outbox.put(
             Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)
         )
         _run(planner, inbox)
+        if conversations is not None:
+            conversations.close(lambda stage, fraction: outbox.put(Progress(stage, fraction)))
     except ColibriError as error:
         return _fail(outbox, Error(None, error.code or "engine_error", error.message))
     except MemoryError:
@@ -160,6 +168,8 @@ def _fail(outbox: Outbox, error: Error) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run the process. SIGINT and SIGTERM are the gateway's business: a terminal or a supervisor sends them to both."""
     logging.basicConfig(format="colibri engine: %(message)s", level=logging.WARNING)
+    for name in ("conversations", "kv_folder"):  # who goes on with what, and what is kept where
+        logging.getLogger(f"colibri.engine.{name}").setLevel(logging.INFO)
     parser = argparse.ArgumentParser(prog="colibri.engine.worker", description="Started by colibri, not by hand.")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--load", default=f"{__package__}.worker:load", metavar="MODULE:FUNCTION")

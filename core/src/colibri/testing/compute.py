@@ -31,7 +31,7 @@ from ..engine.drafts.lookup import PromptLookup
 from ..engine.frames import Submit
 from ..family import Family, Sampling
 from .conformance import registered
-from .drive import Logits, greedy, logits_of, together
+from .drive import Logits, greedy, logits_of, put_back, together
 from .interpreter import InterpretedRuntime
 from .speculation import Guesses, answers
 
@@ -148,6 +148,20 @@ class ComputeConformance:
         assert back == keep if remembered else back <= keep
         found = logits_of(loaded, other[back:], slot=1, start=back)
         assert _same(found, logits_of(loaded, other, slot=2)[back:])
+
+    @pytest.mark.parametrize("remembered", [False, True])
+    def test_a_slot_that_was_saved_goes_on_in_another_runtime(
+        self, model: str, remembered: bool, loaded: Runtime, reference: Mapping[str, np.ndarray]
+    ) -> None:
+        keep, other = _prompt_with_a_way_back(loaded, reference, slot=0, remembered=remembered)
+        ids, tokens = reference["prompt_ids"].tolist(), reference["greedy_ids"].tolist()
+        fresh = _native(registered(self.plugin, self.family), self.models[model])
+        assert fresh.identity == loaded.identity
+        assert put_back(loaded, 0, len(ids), fresh, 2) == len(ids)
+        assert _same(logits_of(fresh, tokens, slot=2, start=len(ids)), logits_of(loaded, tokens, slot=0, start=len(ids)))
+        back = fresh.rewind(2, keep)
+        assert back == keep if remembered else back <= keep
+        assert _same(logits_of(fresh, other[back:], slot=2, start=back), logits_of(loaded, other, slot=1)[back:])
 
     def test_threads_and_code_paths_change_nothing(
         self, model: str, whole: Logits, reference: Mapping[str, np.ndarray]

@@ -30,6 +30,7 @@ from ..engine.drafts.choice import Drafts
 from ..engine.drafts.head import DraftHead
 from ..engine.drafts.source import Ask
 from ..engine.frames import Submit
+from ..engine.kv_files import encode, load
 from ..errors import CheckpointError
 from ..family import Sampling
 from .conformance import registered
@@ -101,6 +102,24 @@ class DraftConformance:
         assert _same(drafts_of(draft, ids[1:], whole[:-1], chunks=[1, 7, 2], slot=1), drafted)
         back = draft.rewind(0, 5)
         assert _same(drafts_of(draft, ids[1 + back :], whole[back:-1], start=back), drafted[back:])
+
+    def test_a_slot_that_was_saved_with_its_drafts_goes_on(
+        self, checkpoint: Checkpoint, loaded: Runtime, reference: Mapping[str, np.ndarray], tmp_path: Path
+    ) -> None:
+        ids, path, cut = reference["prompt_ids"].tolist(), tmp_path / "file", 20
+        fresh = load_runtime(registered(self.plugin, self.family), checkpoint, drafts=True, **_SIZES)
+        assert loaded.draft is not None
+        assert fresh.draft is not None
+        hidden = hidden_of(loaded, ids[:cut])
+        drafts_of(loaded.draft, ids[1:cut], hidden[:-1])
+        images = [(runtime.identity, runtime.image(0, cut)) for runtime in (loaded, loaded.draft)]
+        path.write_bytes(b"".join(encode(ids[:cut], images, "f32")))
+        assert load(path, [fresh, fresh.draft], 1) == ids[:cut]
+        rest = hidden_of(fresh, ids[cut:], start=cut, slot=1)
+        assert _same(rest, hidden_of(loaded, ids[cut:], start=cut))
+        more = np.concatenate([hidden[-1:], rest[:-1]])
+        drafted = drafts_of(loaded.draft, ids[cut:], more, start=cut - 1)
+        assert _same(drafts_of(fresh.draft, ids[cut:], more, start=cut - 1, slot=1), drafted)
 
     def test_the_model_computes_the_same_beside_its_head(
         self, checkpoint: Checkpoint, loaded: Runtime, reference: Mapping[str, np.ndarray]
@@ -191,11 +210,12 @@ class _Recorded(DraftHead):
         return found
 
 
-def hidden_of(runtime: Runtime, ids: Sequence[int], *, slot: int = 0, chunks: Iterable[int] = ()) -> Logits:
-    """The hidden rows [len(ids), width] of a prompt, in steps of the given `chunks` and then of as many rows as fit."""
+def hidden_of(runtime: Runtime, ids: Sequence[int], *, slot: int = 0, start: int = 0, chunks: Iterable[int] = ()) -> Logits:
+    """The hidden rows [len(ids), width] of tokens from position `start` on, in steps of the given `chunks` and then of as
+    many rows as fit."""
     found = []
     for first, size in _steps(len(ids), runtime.max_rows, chunks):
-        runtime.step([Row(id, slot, first + i) for i, id in enumerate(ids[first : first + size])])
+        runtime.step([Row(id, slot, start + first + i) for i, id in enumerate(ids[first : first + size])])
         found += [np.array(runtime.hidden(row), np.float32) for row in range(size)]
     return np.stack(found)
 

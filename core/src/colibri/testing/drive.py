@@ -68,6 +68,20 @@ def greedy(runtime: Runtime, ids: Sequence[int], count: int, *, slot: int = 0) -
     return found
 
 
+def put_back(source: Runtime, slot: int, length: int, target: Runtime, place: int, *, piece: int = 1 << 20) -> int:
+    """Make slot `place` of another runtime what `slot` is at `length`, in pieces of so many numbers; returns the length it
+    has now."""
+    image = source.image(slot, length)
+    if image.length == 0:
+        return target.rewind(place, 0)
+    blank = target.blank(place, image.length, image.snapshots)
+    assert (blank.size, blank.exact) == (image.size, image.exact)
+    for begin in range(0, image.size, piece):
+        blank.write(begin, image.read(begin, min(piece, image.size - begin)))
+    blank.adopt()
+    return image.length
+
+
 def _next_rows(
     prompts: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[Logits]], sizes: Mapping[int, int]
 ) -> Iterator[Row]:

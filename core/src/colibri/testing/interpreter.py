@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..compute.checkpoint import Tensor
+from ..compute.identity import identity
 from ..compute.plan import Plan
 from ..compute.runtime import Row, Runtime
 from ..family import Sampling
+from .contents import BytesBlank, BytesImage
 from .interpreted import OPERATIONS
 from .interpreted.step import Matrix, Step, softmax
 from .storage import values_of
@@ -40,6 +42,8 @@ class InterpretedRuntime:
         self.vocab, self.codes, self.given, self.sequential = plan.vocab, plan.codes, plan.given, False
         self.gives = plan.widths[plan.hidden] if plan.hidden >= 0 else 0
         self.draft: Runtime | None = None
+        # Slots hold numbers of this precision, and more of them than the native runtime's.
+        self.identity = f"{identity(plan, tensors)}-{np.dtype(precision).name}"
         self.values: dict[int, Matrix] = {}  # every value of the last step, for whoever looks for a difference
         self._weights = [values_of(tensors[weight.name]).astype(precision) for weight in plan.weights]
         # A row a position for what is kept by position; of what every position changes, a row for before each of them.
@@ -100,6 +104,31 @@ class InterpretedRuntime:
 
     def hold(self, slot: int) -> None:
         """Slots can be cut anywhere."""
+
+    def image(self, slot: int, length: int) -> BytesImage:
+        """All rows of the first `length` positions."""
+        length = self.reach(slot, length)
+        return BytesImage(length, (), b"".join(rows.tobytes() for rows in self._rows(slot, length)))
+
+    def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> BytesBlank:
+        """A slot to be filled with all rows of `length` positions."""
+        if not 1 <= length <= self.context or snapshots:
+            raise ValueError(f"no slot of this model can have length {length} and snapshots {list(snapshots)}")
+        self._lengths[slot] = 0
+        size = sum(rows.nbytes for rows in self._rows(slot, length)) // 4
+
+        def fill(data: bytes) -> None:
+            at = 0
+            for rows in self._rows(slot, length):
+                rows[:] = np.frombuffer(data, self.precision, rows.size, at).reshape(rows.shape)
+                at += rows.nbytes
+            self._lengths[slot] = length
+
+        return BytesBlank(size, fill)
+
+    def _rows(self, slot: int, length: int) -> list[Matrix]:
+        kinds = zip(self.plan.states, self._states, strict=True)
+        return [of[slot][: length + 1 if state.kind == "recurrent" else length // state.every] for state, of in kinds]
 
     def describe(self) -> str:
         """What it computes with, in one line."""

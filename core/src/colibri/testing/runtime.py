@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import os
 import signal
+import struct
 import time
 from array import array
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from ..engine.protocol import Status, unavailable
 from ..engine.stream import OnEnd, Stream
 from ..errors import CheckpointError, Unavailable
 from ..settings import Settings
+from .contents import BytesBlank, BytesImage
 
 #: Picks a token from the digest of the history, the row's position and the count of tokens picked before.
 Pick = Callable[[int, int, int], int]
@@ -47,7 +49,9 @@ class ScriptedRuntime:
         pick: Pick | None = None,
         sequential: bool = False,
         codes: Codes | None = None,
+        identity: str = "",
     ) -> None:
+        self.identity = identity
         self.context, self.slots, self.vocab, self.max_rows, self.sequential = context, slots, vocab, max_rows, sequential
         self.codes = codes
         self.given = self.gives = 0
@@ -128,6 +132,23 @@ class ScriptedRuntime:
 
     def hold(self, slot: int) -> None:
         self._held[slot] = len(self._states[slot])
+
+    def image(self, slot: int, length: int) -> BytesImage:
+        length = self.reach(slot, length)
+        snapshots = sorted({*self.remembered[slot], length} - {0}) if self.sequential else []
+        states = self._states[slot][:length]
+        return BytesImage(length, [at for at in snapshots if at <= length], struct.pack(f"<{length}Q", *states))
+
+    def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> BytesBlank:
+        if not 1 <= length <= self.context or (bool(snapshots) and not self.sequential):
+            raise ValueError(f"no slot has length {length} and snapshots {list(snapshots)}")
+        self.rewind(slot, 0)
+
+        def fill(data: bytes) -> None:
+            self._states[slot] = list(struct.unpack(f"<{length}Q", data))
+            self.remembered[slot] = {0, *snapshots}
+
+        return BytesBlank(2 * length, fill)
 
     def describe(self) -> str:
         return "scripted runtime, no weights"
@@ -273,7 +294,8 @@ class Script(msgspec.Struct, frozen=True):
     `vocab` and `context` size it. It loads for `loading` seconds; with `broken` it then fails with that message, with
     `deadly` it kills itself by that signal; `once` names a file: it loads only where that is missing, and makes it. Each
     step takes `step` seconds; a prompt that contains the token `poison` kills the process with SIGKILL, one with `raises`
-    makes the step fail. `reply` is what it writes, else the scripted default.
+    makes the step fail. `reply` is what it writes, else the scripted default. With `identity` its slots can be saved,
+    which takes `saving` seconds each.
     """
 
     vocab: int = 32
@@ -286,6 +308,8 @@ class Script(msgspec.Struct, frozen=True):
     poison: int | None = None
     raises: int | None = None
     reply: list[int] | None = None
+    identity: str = ""
+    saving: float = 0.0
 
 
 #: What LocalEngine's `load` must be for a worker process with a scripted runtime.
@@ -296,7 +320,14 @@ class _WorkerRuntime(ScriptedRuntime):
     def __init__(self, script: Script, settings: Settings) -> None:
         pick = None if script.reply is None else replying(script.reply, 0)
         rows = settings.prefill_chunk + settings.kv_slots
-        super().__init__(context=script.context, slots=settings.kv_slots, vocab=script.vocab, max_rows=rows, pick=pick)
+        super().__init__(
+            context=script.context,
+            slots=settings.kv_slots,
+            vocab=script.vocab,
+            max_rows=rows,
+            pick=pick,
+            identity=script.identity,
+        )
         self._script = script
 
     def step(self, rows: Sequence[Row]) -> list[int]:
@@ -308,6 +339,10 @@ class _WorkerRuntime(ScriptedRuntime):
         time.sleep(self._script.step)
         self.steps.clear()
         return super().step(rows)
+
+    def image(self, slot: int, length: int) -> BytesImage:
+        time.sleep(self._script.saving)
+        return super().image(slot, length)
 
 
 def load(settings: Settings, progress: Callable[[str, float], None]) -> ScriptedRuntime:

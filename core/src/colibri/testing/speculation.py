@@ -41,6 +41,9 @@ class Guesses:
     def forget(self, slot: int) -> None:
         """Nothing was learnt."""
 
+    def release(self, slot: int) -> None:
+        """Nothing is left to do."""
+
     def rewind(self, slot: int, length: int) -> None:
         """Nothing to take back."""
 

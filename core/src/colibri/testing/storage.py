@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checkpoint import BLOCKS, ZEROS, Tensor
+from ..compute.checkpoint import BLOCKS, TOGETHER, ZEROS, Tensor
 from .blocks import DECODERS, ENCODERS
 from .floats import E2M1, E4M3, nearest, powers
 
@@ -49,6 +49,8 @@ def values_of(tensor: Tensor) -> NDArray[np.float64]:
 def dequantise(dtype: str, data: bytes, shape: Sequence[int]) -> NDArray[np.float64]:
     """The values of a tensor from its bytes."""
     raw = np.frombuffer(data, np.uint8)
+    if dtype in TOGETHER:
+        return _separate(dtype, raw, *shape)
     if dtype in DECODERS:
         values = DECODERS[dtype](raw.reshape(-1, BLOCKS[dtype][1]))
     else:
@@ -60,11 +62,50 @@ def dequantise(dtype: str, data: bytes, shape: Sequence[int]) -> NDArray[np.floa
 def quantise(dtype: str, values: NDArray[np.floating]) -> bytes:
     """A tensor's bytes from its values, each value or block rounded in the most direct way."""
     block = BLOCKS[dtype][0]
+    if dtype in TOGETHER:
+        return _interleaved(dtype, values)
     if values.shape[-1] % block:
         raise ValueError(f"rows of {values.shape[-1]} values are no whole blocks of {block} ({dtype})")
     if dtype in ENCODERS:
         return bytes(ENCODERS[dtype](values.astype(np.float64).reshape(-1, block)).tobytes())
     return bytes(_WRITERS[dtype](values).tobytes())
+
+
+def _separate(dtype: str, raw: Bytes, rows: int, columns: int) -> NDArray[np.float64]:
+    """Matrices whose rows lie interleaved: 16 scales for each group of 64 columns, then the groups' codes in lines of four
+    bytes for each row."""
+    together, groups = TOGETHER[dtype], columns // 64
+    blocks = raw.reshape(-1, together * columns // 64 * BLOCKS[dtype][1])
+    scales = blocks[:, : groups * together * 2].copy().view("<f2").reshape(-1, groups, together).astype(np.float64)
+    lines = blocks[:, groups * together * 2 :].reshape(len(blocks), groups, -1, together, 4)
+    if dtype == "i4x16":
+        halves = np.stack([lines & 15, lines >> 4], axis=3).astype(np.int16) - 8  # [block, group, line, half, row, 4]
+        codes = np.moveaxis(halves, 4, 1)
+    else:
+        codes = np.moveaxis(lines.view(np.int8), 3, 1)
+    values = codes.reshape(len(blocks), together, groups, 64) * scales.swapaxes(1, 2)[..., None]
+    found: NDArray[np.float64] = values.reshape(-1, columns)[:rows]
+    return found
+
+
+def _interleaved(dtype: str, values: Floats) -> bytes:
+    """The same the other way round; rows that fill the last block up are zeros."""
+    (rows, columns), together = values.shape, TOGETHER[dtype]
+    filled = np.zeros((-(-rows // together) * together, columns))
+    filled[:rows] = values
+    grouped = filled.reshape(-1, together, columns // 64, 64)
+    least, most = (-8, 7) if dtype == "i4x16" else (-127, 127)
+    scales = (np.abs(grouped).max(-1) / most).astype("<f2")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        codes = np.nan_to_num(np.rint(grouped / scales[..., None].astype(np.float64))).clip(least, most).astype(np.int8)
+    codes = codes.swapaxes(1, 2)  # [block, group, row, 64]
+    if dtype == "i4x16":
+        halves = (codes + 8).astype(np.uint8).reshape(*codes.shape[:3], 8, 2, 4)
+        lines = np.moveaxis(halves[..., 0, :] | halves[..., 1, :] << 4, 2, 3)
+    else:
+        lines = np.moveaxis(codes.view(np.uint8).reshape(*codes.shape[:3], 16, 4), 2, 3)
+    parts = zip(scales.swapaxes(1, 2), lines, strict=True)
+    return b"".join(np.ascontiguousarray(s).tobytes() + np.ascontiguousarray(c).tobytes() for s, c in parts)
 
 
 def _read_bf16(raw: Bytes) -> Floats:

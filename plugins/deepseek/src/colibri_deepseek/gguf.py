@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
-from colibri.compute.gguf_names import layers_of
+from colibri.compute.gguf_names import limit_of
 
 #: `general.architecture` -> the published `model_type`.
 ARCHITECTURES = {"deepseek32": "deepseek_v32", "deepseek4": "deepseek_v4"}
@@ -16,10 +16,9 @@ _KEYS = {
     "compress_ratios": "attention.compress_ratios",
     "compress_rope_theta": "attention.compress_rope_freq_base",
     "num_hash_layers": "hash_layer_count",
-    "limits": "swiglu_clamp_exp",
-    "shared_limits": "swiglu_clamp_shexp",
 }
 
+_EXPERT = {"w1": "gate", "w2": "down", "w3": "up"}
 _COMPRESSOR = {"ape": "ape.weight", "norm": "norm", "wkv": "kv", "wgate": "gate"}
 
 #: V4's tensors, which are published by other names than those that most families share (see find_gguf).
@@ -42,11 +41,8 @@ NAMES = {
     "ffn.gate": "ffn_gate_inp",
     "ffn.gate.bias": "exp_probs_b.bias",
     "ffn.gate.tid2eid": "ffn_gate_tid2eid.weight",
-    **{f"ffn.experts.{name}": f"ffn_{theirs}_exps" for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))},
-    **{
-        f"ffn.shared_experts.{name}": f"ffn_{theirs}_shexp"
-        for name, theirs in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
-    },
+    **{f"ffn.experts.{name}": f"ffn_{theirs}_exps" for name, theirs in _EXPERT.items()},
+    **{f"ffn.shared_experts.{name}": f"ffn_{theirs}_shexp" for name, theirs in _EXPERT.items()},
 }
 
 
@@ -56,10 +52,6 @@ def as_published(checkpoint: Checkpoint) -> Config:
     if checkpoint.format != "gguf":
         return config
     config = config.given(norm_topk_prob=config.flag("norm_topk_prob", False))
-    if config.get("limits") is None:
+    if config.get("swiglu_limits") is None:
         return config
-    layers = config.size("num_hidden_layers", most=4096)
-    limits = {*layers_of(config, "limits", float, layers), *layers_of(config, "shared_limits", float, layers)}
-    if len(limits) != 1:
-        raise config.error("limits", "and those of shared experts must all be the same")
-    return config.given(swiglu_limit=limits.pop())
+    return config.given(swiglu_limit=limit_of(config, config.size("num_hidden_layers", most=4096)))

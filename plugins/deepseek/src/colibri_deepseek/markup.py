@@ -5,10 +5,9 @@ DSML is this family's markup for calls: tags whose names begin with the control 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
-from colibri.chat.conversation import MediaPart, Tool, ToolCall, Turn, TurnOptions
+from colibri.chat.conversation import MediaPart, Tool, ToolCall, Turn
 from colibri.chat.jsontext import dumps
 from colibri.chat.prompt import Piece, Special
 from colibri.chat.tools import DEMAND
@@ -21,13 +20,6 @@ ASSISTANT = Special("<｜Assistant｜>")
 THINK = Special("<think>")
 THINK_END = Special("</think>")
 DSML = Special("｜DSML｜")
-
-_TOKENS = {special.token: special for special in (THINK, THINK_END, DSML)}
-
-
-def pieces_of(words: str) -> tuple[Piece | str, ...]:
-    """A text of the template itself, whose control tokens are meant as such."""
-    return tuple(_TOKENS.get(part, part) for part in re.split(f"({'|'.join(map(re.escape, _TOKENS))})", words))
 
 
 def with_system(turns: Sequence[Turn]) -> tuple[Turn, ...]:
@@ -78,12 +70,6 @@ def instruction(turn: Turn) -> str:
     if not turn.text:
         raise BadRequest("Invalid message for role `developer`: it must have text.", param="messages")
     return text_of(turn)
-
-
-def check_continuation(turns: Sequence[Turn], options: TurnOptions) -> None:
-    """Raises BadRequest for a continuation of what is no open answer."""
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
 
 
 def _fits(turn: Turn, said: str, thinks: bool) -> bool:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from colibri.chat.arguments import ArgumentTypes, ObjectWriter, inside_string
 from colibri.chat.calls import Part
 from colibri.chat.conversation import Tool
-from colibri.chat.jsontext import ValueScanner, dumps
+from colibri.chat.jsontext import dumps, is_value
 from colibri.chat.output import OutputFormat, StateKind
 
 _STARTS = (("<think>", "reasoning"),)
@@ -145,15 +145,9 @@ class DsmlCall:
         text = self._taken()
         if self._kind == "declared":
             return self._types.value(self._key, text)
-        return text.strip() if _is_json(text.strip()) else dumps(text)
+        return text.strip() if is_value(text.strip()) else dumps(text)
 
     def _taken(self) -> str:
         text = "".join(self._text)
         self._text.clear()
         return text
-
-
-def _is_json(text: str) -> bool:
-    scanner = ValueScanner()
-    end = scanner.scan(text + " ", 0, [])  # the blank ends a number or a word
-    return scanner.done and end >= len(text)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from colibri.chat.conversation import Conversation, TextPart, Tool, Turn, TurnOptions
-from colibri.chat.prompt import Piece, Prompt, prompt
+from colibri.chat.open_turn import check_open_turn
+from colibri.chat.prompt import Piece, Prompt, prompt, template_text
 from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
-from .markup import BOS, USER, answer, check_continuation, declare, instruction, opening, pieces_of, text_of, with_system
+from .markup import BOS, DSML, THINK, THINK_END, USER, answer, declare, instruction, opening, text_of, with_system
 
 BLOCK = "tool_calls"
 
@@ -37,7 +38,7 @@ _EFFORTS = {
     ),
 }
 
-_TOOLS_HEAD = pieces_of(
+_TOOLS_HEAD = template_text(
     """
 
 ## Tools
@@ -65,7 +66,10 @@ Otherwise, output directly after </think> with tool calls or final response.
 
 ### Available Tool Schemas
 
-"""
+""",
+    DSML,
+    THINK,
+    THINK_END,
 )
 _TOOLS_TAIL = "\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.\n"
 
@@ -75,7 +79,7 @@ _Message = list[Turn]
 
 def render(conversation: Conversation, options: TurnOptions) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the encoder refuses."""
-    check_continuation(conversation.turns, options)
+    check_open_turn(conversation.turns, options)
     if options.effort is not None and options.effort not in _EFFORTS:
         known = ", ".join(_EFFORTS)
         raise BadRequest(f"Invalid reasoning effort: {options.effort}, expected one of {known}", param="reasoning_effort")

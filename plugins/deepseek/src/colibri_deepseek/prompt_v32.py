@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from colibri.chat.conversation import Conversation, Tool, Turn, TurnOptions
-from colibri.chat.prompt import Piece, Prompt, prompt
+from colibri.chat.open_turn import check_open_turn
+from colibri.chat.prompt import Piece, Prompt, prompt, template_text
 from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
-from .markup import BOS, USER, answer, check_continuation, declare, instruction, opening, pieces_of, text_of, with_system
+from .markup import BOS, DSML, THINK, THINK_END, USER, answer, declare, instruction, opening, text_of, with_system
 
 BLOCK = "function_calls"
 
-_TOOLS_HEAD = pieces_of(
+_TOOLS_HEAD = template_text(
     """
 
 ## Tools
@@ -46,14 +47,17 @@ Here is an example:
 <think>...thinking about results</think>
 Here are the functions available in JSONSchema format:
 <functions>
-"""
+""",
+    DSML,
+    THINK,
+    THINK_END,
 )
 _TOOLS_TAIL = "\n</functions>\n"
 
 
 def render(conversation: Conversation, options: TurnOptions) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the encoder refuses."""
-    check_continuation(conversation.turns, options)
+    check_open_turn(conversation.turns, options)
     tools = active_tools(conversation, options)
     turns = with_system(conversation.turns) if tools else conversation.turns
     return prompt(_pieces(turns, tools, options))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from colibri.compute.blocks import Delta, Index, Latent, Routing, Streams
+from colibri.compute.blocks import Index, Latent, Routing, Streams
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
+from colibri.compute.delta import Delta
 from colibri.compute.gguf_names import model_type
 from colibri.compute.operations import Glu
 from colibri.compute.rope import Rope, rope_for

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
-from colibri.compute.gguf_names import layers_of, model_type
+from colibri.compute.gguf_names import layers_of, limit_of, model_type
 
 #: `general.architecture` -> the published `model_type`.
 ARCHITECTURES = {"glm-dsa": "glm_moe_dsa", "glm5-next": "glm5_next"}
 
 _KEYS = {
     "indexers": "attention.indexer.types",
-    "limits": "swiglu_clamp_exp",
-    "shared_limits": "swiglu_clamp_shexp",
     "linear_num_heads": "attention.head_count",
 }
 
@@ -29,9 +27,7 @@ def as_published(checkpoint: Checkpoint) -> Config:
         config = config.given(indexer_types=["full" if one else "shared" for one in own])
     if model_type(checkpoint, ARCHITECTURES) != "glm5_next":
         return config
-    limits = {*layers_of(config, "limits", float, layers), *layers_of(config, "shared_limits", float, layers)}
-    if len(limits) != 1:
-        raise config.error("limits", "and those of shared experts must all be the same")
+    limit = limit_of(config, layers)
     heads = layers_of(config, "num_key_value_heads", int, layers)  # none in layers that keep a memory
     kinds = ["full_attention" if one else "linear_attention" for one in heads]
-    return config.given(swiglu_limit=limits.pop(), layer_types=kinds)
+    return config.given(swiglu_limit=limit, layer_types=kinds)

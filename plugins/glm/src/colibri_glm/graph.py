@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from colibri.compute.blocks import (
     balanced_moe,
-    channel_delta,
     draft_input,
     gated_mlp,
     hyper_connection,
@@ -18,6 +17,7 @@ from colibri.compute.blocks import (
     lightning_index,
 )
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.delta import channel_delta
 from colibri.compute.gguf_names import has_layer
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation, TextPart, Tool, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
-from colibri.chat.prompt import Piece, Prompt, Special, prompt
+from colibri.chat.open_turn import check_open_turn, is_open_turn
+from colibri.chat.prompt import Piece, Prompt, Special, prompt, template_text
 from colibri.chat.tools import DEMAND, active_tools, demands_call
-from colibri.errors import BadRequest
 
 SYSTEM, USER, ASSISTANT = Special("<|system|>"), Special("<|user|>"), Special("<|assistant|>")
 OBSERVATION = Special("<|observation|>")
@@ -34,12 +34,11 @@ _TOOLS_HEAD = (
     "\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
 )
-_TOOLS_TAIL: tuple[Piece | str, ...] = (
-    "</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n",
-    *(CALL, "{function-name}"),
-    *(KEY, "{arg-key-1}", KEY_END, VALUE, "{arg-value-1}", VALUE_END),
-    *(KEY, "{arg-key-2}", KEY_END, VALUE, "{arg-value-2}", VALUE_END),
-    *("...", CALL_END),
+_TOOLS_TAIL = template_text(
+    "</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n"
+    "<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>"
+    "<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>",
+    *(CALL, CALL_END, KEY, KEY_END, VALUE, VALUE_END),
 )
 
 #: What of a tool's declaration is not printed.
@@ -89,8 +88,7 @@ TEMPLATES = {"glm-5.2": _GLM_5_2, "glm-5.3": _GLM_5_3, "glm-5.3-flash": _GLM_5_3
 def render(template: Template, conversation: Conversation, options: TurnOptions) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for a continuation of what is no open answer."""
     turns = conversation.turns
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
+    check_open_turn(turns, options)
     return prompt(_pieces(template, turns, active_tools(conversation, options), options))
 
 
@@ -107,7 +105,7 @@ def _pieces(template: Template, turns: Sequence[Turn], tools: Sequence[Tool], op
         yield from _declare(tools, demands_call(options))
     for index, turn in enumerate(turns):
         if turn.role == "assistant":
-            opened = options.cue == "continue" and index == len(turns) - 1
+            opened = is_open_turn(turns, index, options)
             yield from _answer(template, turn, keeps=keeps or index > last_user, thinks=thinks, opened=opened)
         elif turn.role in _MARKERS:  # the templates pass developer turns over in silence
             yield _MARKERS[turn.role]

@@ -14,7 +14,10 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import mul
 
-from .wav import RATE, samples
+from colibri.chat.wav import samples
+
+#: Samples a second of what the model hears.
+RATE = 16_000
 
 BANDS = 80
 LEVELS = 16
@@ -32,7 +35,7 @@ _FLOOR, _BAND_FLOOR = 1e-5, 1e-10
 def frames(data: bytes, param: str, room: int) -> list[bytes]:
     """The frames of a WAV file, each of them the levels of its bands. Raises BadRequest, about the field `param`, also where
     there are more than `room`."""
-    return levels(samples(data, param, max(room, 0) * _HOP))
+    return levels(samples(data, param, RATE, max(room, 0) * _HOP))
 
 
 def count(length: int) -> int:

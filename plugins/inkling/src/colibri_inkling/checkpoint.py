@@ -78,7 +78,7 @@ class InklingConfig(Trunk, frozen=True, kw_only=True):
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> InklingConfig:
         """Read config.json. Raises CheckpointError naming the file and the key."""
-        config = _text(checkpoint)
+        config = Config.of(checkpoint).text()
         trunk = _trunk(config, floor=None)
         if not config.flag("shared_expert_sink", True):
             raise config.error("shared_expert_sink", "is false, this family scores shared experts with the others")
@@ -86,7 +86,7 @@ class InklingConfig(Trunk, frozen=True, kw_only=True):
             **trunk,
             dense=_dense(config, len(trunk["layers"])),
             shared=config.size("n_shared_experts", most=65536),
-            mup=config.number(_named(config, "logits_mup_width_multiplier", "embedding_multiplier")),
+            mup=config.number(config.spelling("logits_mup_width_multiplier", "embedding_multiplier")),
             hearing=_hearing(checkpoint),
         )
 
@@ -94,7 +94,7 @@ class InklingConfig(Trunk, frozen=True, kw_only=True):
     def draft(cls, checkpoint: Checkpoint) -> tuple[InklingConfig, bool]:
         """The numbers of the first draft head, those of a model with one layer, which has no experts; and whether a norm
         follows it that all heads share."""
-        text = _text(checkpoint)
+        text = Config.of(checkpoint).text()
         own = Config.of(checkpoint).part("mtp_config") or text
         key = "mtp_local_layer_ids" if own is text else "local_layer_ids"
         local = [] if own.get(key) is None else own.get(key)
@@ -129,7 +129,7 @@ class Inkling2Config(Trunk, frozen=True, kw_only=True):
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Inkling2Config:
         """Read config.json. Raises CheckpointError naming the file and the key."""
-        config = _text(checkpoint)
+        config = Config.of(checkpoint).text()
         kind = checkpoint.model_type or ""
         config.only("scoring_func", "sigmoid")
         trunk = _trunk(config, floor=_FLOORS.get(kind))
@@ -145,12 +145,6 @@ class Inkling2Config(Trunk, frozen=True, kw_only=True):
         )
 
 
-def _text(checkpoint: Checkpoint) -> Config:
-    """The part of the configuration that is about text; models with other parts nest it."""
-    config = Config.of(checkpoint)
-    return config.part("text_config") or config
-
-
 def _hearing(checkpoint: Checkpoint) -> Hearing | None:
     """Checkpoints that were cut down to their text may still describe what they no longer hold."""
     config = Config.of(checkpoint).part("audio_config")
@@ -159,29 +153,24 @@ def _hearing(checkpoint: Checkpoint) -> Hearing | None:
     return Hearing(config.size("n_mel_bins", 80, most=65536), config.size("mel_vocab_size", 256, most=65536))
 
 
-def _named(config: Config, *names: str) -> str:
-    """The name that the configuration has for a value with several."""
-    return next((name for name in names if config.get(name) is not None), names[0])
-
-
 def _trunk(config: Config, *, floor: int | None) -> dict[str, Any]:
     config.only("hidden_act", "silu")
     scaled = floor is not None or config.get("log_scaling_n_floor") is not None
-    experts = config.size(_named(config, "n_routed_experts", "num_local_experts"), most=65536)
+    experts = config.size(config.spelling("n_routed_experts", "num_local_experts"), most=65536)
     vocab = config.size("vocab_size")
     return {
         "layers": _layers(config),
         "d_rel": config.size("d_rel", most=65536),
-        "kernel": config.size(_named(config, "conv_kernel_size", "sconv_kernel_size"), 4, most=64),
+        "kernel": config.size(config.spelling("conv_kernel_size", "sconv_kernel_size"), 4, most=64),
         "floor": float(config.size("log_scaling_n_floor", floor)) if scaled else 0.0,
         "alpha": config.number("log_scaling_alpha", 0.1),
         "experts": experts,
         "top_k": config.size("num_experts_per_tok", most=experts),
-        "route_scale": config.number(_named(config, "route_scale", "routed_scaling_factor"), 8.0),
+        "route_scale": config.number(config.spelling("route_scale", "routed_scaling_factor"), 8.0),
         "vocab": vocab,
         "used": config.size("unpadded_vocab_size", vocab, most=vocab),
         "eps": config.number("rms_norm_eps", 1e-6),
-        "context": config.size(_named(config, "max_position_embeddings", "model_max_length")),
+        "context": config.size(config.spelling("max_position_embeddings", "model_max_length")),
     }
 
 
@@ -193,7 +182,7 @@ def _layers(config: Config) -> tuple[Heads, ...]:
 
 def _kinds(config: Config) -> tuple[Heads, Heads]:
     """The attention to all positions, and that to the last ones."""
-    window = config.size(_named(config, "sliding_window_size", "sliding_window"))
+    window = config.size(config.spelling("sliding_window_size", "sliding_window"))
     return _heads(config, "", config.size("rel_extent")), _heads(config, "swa_", window, window=window)
 
 
@@ -208,8 +197,9 @@ def _heads(config: Config, prefix: str, extent: int, *, window: int = 0) -> Head
 
 def _local(config: Config, count: int) -> Sequence[bool]:
     """Which layers look at a window only."""
-    if config.get("layer_types") is not None:
-        return _words(config, "layer_types", count, true=_LOCAL, false=_FULL)
+    words = config.choices("layer_types", count, {_LOCAL: True, _FULL: False})
+    if words is not None:
+        return words
     ids = config.get("local_layer_ids")
     if ids is None:
         return [(i + 1) % _PERIOD != 0 for i in range(count)]
@@ -220,18 +210,11 @@ def _local(config: Config, count: int) -> Sequence[bool]:
 
 def _dense(config: Config, count: int) -> tuple[bool, ...]:
     """Which layers have one feed-forward block in place of experts."""
-    if config.get("mlp_layer_types") is not None:
-        return _words(config, "mlp_layer_types", count, true="dense", false="sparse")
+    words = config.choices("mlp_layer_types", count, {"dense": True, "sparse": False})
+    if words is not None:
+        return words
     leading = config.size("dense_mlp_idx", 0, least=0, most=count)
     return tuple(i < leading for i in range(count))
-
-
-def _words(config: Config, key: str, count: int, *, true: str, false: str) -> tuple[bool, ...]:
-    """A list of two words, one for each layer: whether it is the first of them."""
-    words = config.get(key)
-    if not isinstance(words, list) or len(words) != count or not all(word in (true, false) for word in words):
-        raise config.error(key, f"must list {true!r} or {false!r} for each of {count} layers")
-    return tuple(word == true for word in words)
 
 
 def _loop(config: Config, count: int, block: int) -> Loop:

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation, MediaPart, TextPart, Tool, Turn, TurnOptions
+from colibri.chat.open_turn import is_open_turn
 from colibri.chat.prompt import Media, Piece, Prompt, Special, prompt
 from colibri.chat.tools import DEMAND, active_tools, demands_call
 from colibri.errors import BadRequest
@@ -66,7 +67,7 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions) 
             yield from effort
         names |= {call.id: call.name for call in turn.calls if call.id is not None}
         if turn.role == "assistant":
-            opened = options.cue == "continue" and index == len(turns) - 1
+            opened = is_open_turn(turns, index, options)
             yield from _answer(turn, refs[index], opened)
         elif turn.role == "tool":
             yield from _result(turn, index, names)

@@ -9,10 +9,11 @@ from colibri import hookimpl
 from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.output import OutputFormat
 from colibri.chat.prompt import Prompt
+from colibri.chat.tools import active_tools
 from colibri.compute.gguf_names import model_type
 from colibri.family import FAMILY_API, Sampling, Stops, TokenizerSpec, Variant
 
-from . import linear, output, prompt
+from . import linear, linear_output, output, prompt
 from .gguf import ARCHITECTURES
 from .variants import BY_MODEL_TYPE, KIMI_K3, VARIANTS
 
@@ -54,7 +55,9 @@ class Kimi:
         return prompt.render(conversation, options) if variant == KIMI_K3 else linear.render(conversation, options)
 
     def output(self, variant: Variant, conversation: Conversation, options: TurnOptions) -> OutputFormat:
-        return output.answer_format(options) if variant == KIMI_K3 else OutputFormat()
+        if variant == KIMI_K3:
+            return output.answer_format(options)
+        return linear_output.answer_format(active_tools(conversation, options))
 
     def stops(self, variant: Variant, options: TurnOptions) -> Stops:
         return Stops(specials=("<|end_of_msg|>" if variant == KIMI_K3 else "<|im_end|>", "[EOS]"))

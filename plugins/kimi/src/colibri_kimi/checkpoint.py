@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from colibri.compute.blocks import Delta, Latent, Routing
+from colibri.compute.blocks import Latent, Routing
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
+from colibri.compute.delta import Delta
 from colibri.compute.operations import SWIGLU, Glu
 from colibri.compute.sizes import dense_layers, latent_of, routing_of
 

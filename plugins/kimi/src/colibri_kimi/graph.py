@@ -8,12 +8,12 @@ from functools import partial
 from colibri.compute.blocks import (
     attend_residuals,
     balanced_routes,
-    channel_delta,
     gated_mlp,
     latent_attention,
     latent_projections,
 )
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.delta import channel_delta
 from colibri.compute.gguf_names import find_gguf
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation, MediaPart, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
+from colibri.chat.open_turn import check_open_turn
 from colibri.chat.prompt import Piece, Prompt, Special, Spoken, Text
 from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
@@ -46,8 +47,7 @@ def render(conversation: Conversation, options: TurnOptions) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the encoder refuses, and for a continuation of what is no
     open answer."""
     turns = conversation.turns
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
+    check_open_turn(turns, options)
     pieces = _pieces(conversation, options)
     return Prompt(tuple(Text(piece) if isinstance(piece, str) else piece for piece in pieces if piece))
 

@@ -22,8 +22,11 @@ KIMI_K3 = Variant(
     ),
 )
 
-#: Its control tokens include some for tool calls, but nothing published says how it wants tools declared.
-KIMI_LINEAR = Variant("kimi-linear", "Kimi Linear", Capabilities(continuation=True))
+KIMI_LINEAR = Variant(
+    "kimi-linear",
+    "Kimi Linear",
+    Capabilities(tools="native", tool_choice="narrow", strict_tools=True, continuation=True),
+)
 
 VARIANTS = (KIMI_K3, KIMI_LINEAR)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from colibri.chat.conversation import Conversation, MediaPart, Tool, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
+from colibri.chat.open_turn import check_open_turn, is_open_turn
 from colibri.chat.prompt import Piece, Prompt, Special, prompt
 from colibri.chat.tools import DEMAND, active_tools, demands_call
 from colibri.errors import BadRequest
@@ -28,8 +29,7 @@ def render(conversation: Conversation, options: TurnOptions, *, thinks: bool, pe
     """The prompt of a conversation. `thinks`: whether the template leaves thinking on where nothing is said; `persona`:
     the system text that stands first where the client sends none. Raises BadRequest for what has no words."""
     turns = conversation.turns
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
+    check_open_turn(turns, options)
     thinking = thinks if options.thinking is None else options.thinking
     return prompt(_pieces(conversation, options, thinking, persona))
 
@@ -43,7 +43,7 @@ def _pieces(conversation: Conversation, options: TurnOptions, thinking: bool, pe
     if tools := active_tools(conversation, options):
         yield from _declare(tools, demands_call(options))
     for index, turn in enumerate(turns):
-        opened = options.cue == "continue" and index == len(turns) - 1
+        opened = is_open_turn(turns, index, options)
         yield from _open(turn.role)
         if turn.role != "assistant":
             yield from _content(turn, index)

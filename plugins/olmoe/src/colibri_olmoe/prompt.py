@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from colibri.chat.conversation import Conversation, TurnOptions
 from colibri.chat.fallback import in_words
+from colibri.chat.open_turn import check_open_turn, is_open_turn
 from colibri.chat.prompt import Piece, Prompt, Special, prompt
-from colibri.errors import BadRequest
 
 #: Begins the text and ends each answer: the token with id 50279, by what the 0125 vocabulary calls it.
 EOS = Special("|||IP_ADDRESS|||")
@@ -18,8 +18,7 @@ def render(conversation: Conversation, options: TurnOptions) -> Prompt:
     """The prompt of a conversation; with the fallback, its tools, calls and results are put into words. Raises BadRequest
     for a continuation of what is no open answer."""
     turns = conversation.turns
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")
+    check_open_turn(turns, options)
     return prompt(_pieces(in_words(conversation, options) if options.tool_fallback else conversation, options))
 
 
@@ -28,7 +27,7 @@ def _pieces(conversation: Conversation, options: TurnOptions) -> Iterator[Piece 
     for index, turn in enumerate(conversation.turns):
         last = index == len(conversation.turns) - 1
         if turn.role == "assistant":
-            open_turn = last and options.cue == "continue"
+            open_turn = is_open_turn(conversation.turns, index, options)
             yield "<|assistant|>\n"
             yield turn.text if turn.spoken is None or open_turn else turn.spoken
             if not open_turn:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from colibri.chat.conversation import Turn, TurnOptions
+from colibri.chat.conversation import Tool, Turn
+from colibri.chat.jsontext import dumps
 from colibri.chat.prompt import Piece, Special
-from colibri.errors import BadRequest
+from colibri.chat.tools import DEMAND
 
 IM_START = Special("<|im_start|>")
 IM_END = Special("<|im_end|>")
@@ -47,17 +48,16 @@ def result(body: Iterable[Piece | str], tags: Sequence[Piece | str], *, first: b
         yield from closed()
 
 
+def declared(head: str, tools: Sequence[Tool], tail: Sequence[Piece | str], *, demand: bool) -> Pieces:
+    """The tools, a line each between the template's words, and the demand that one is called."""
+    yield head
+    for tool in tools:
+        yield "\n" + dumps(tool.declaration)
+    yield from tail
+    if demand:
+        yield "\n" + DEMAND
+
+
 def is_result(turns: Sequence[Turn], index: int) -> bool:
     """Whether there is a turn at `index`, and it is a tool's result."""
     return 0 <= index < len(turns) and turns[index].role == "tool"
-
-
-def is_continued(turns: Sequence[Turn], index: int, options: TurnOptions) -> bool:
-    """Whether the turn at `index` is the one left open."""
-    return options.cue == "continue" and index == len(turns) - 1
-
-
-def check_continuation(turns: Sequence[Turn], options: TurnOptions) -> None:
-    """Raises BadRequest for a continuation of what is no open answer."""
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant" or turns[-1].calls):
-        raise BadRequest("Only an assistant message without tool calls can be continued.", param="messages")

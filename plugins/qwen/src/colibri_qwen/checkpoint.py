@@ -55,11 +55,8 @@ def _windows(config: Config, layers: int) -> tuple[int, ...]:
     if not config.flag("use_sliding_window", False) or config.get("sliding_window") is None:
         return (0,) * layers
     window = config.size("sliding_window")
-    kinds = config.get("layer_types")
-    if kinds is None:
-        full = config.size("max_window_layers", 28, least=0)
-        return tuple(0 if i < full else window for i in range(layers))
-    names = {"full_attention": 0, "sliding_attention": window}
-    if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) and k in names for k in kinds):
-        raise config.error("layer_types", f"must name full_attention or sliding_attention for each of {layers} layers")
-    return tuple(names[kind] for kind in kinds)
+    found = config.choices("layer_types", layers, {"full_attention": 0, "sliding_attention": window})
+    if found is not None:
+        return found
+    full = config.size("max_window_layers", 28, least=0)
+    return tuple(0 if i < full else window for i in range(layers))

@@ -8,12 +8,13 @@ from functools import partial
 
 from colibri.compute.blocks import draft_input, gated_mlp
 from colibri.compute.checkpoint import Checkpoint
+from colibri.compute.delta import gated_delta
 from colibri.compute.gguf_names import find_gguf
 from colibri.compute.graph import Graph, Scope
 from colibri.compute.operations import Value
 
 from .gguf import NAMES, draft_scopes
-from .hybrid_checkpoint import DeltaNet, HybridConfig
+from .hybrid_checkpoint import HybridConfig
 
 
 def build_hybrid(checkpoint: Checkpoint, g: Graph) -> None:
@@ -54,52 +55,9 @@ def read(checkpoint: Checkpoint, g: Graph, names: Mapping[str, str] = NAMES) -> 
 def _layer(g: Graph, x: Value, w: Scope, c: HybridConfig, i: int) -> Value:
     """The residual behind layer i."""
     h = g.rms_norm(x, w["input_layernorm.weight"], c.eps, unit=c.unit)
-    x = x + (delta_net(g, h, w, c, i) if c.linear[i] else gated_attention(g, h, w, c, i))
+    x = x + (gated_delta(g, h, w.scope("linear_attn"), c.delta, layer=i) if c.linear[i] else gated_attention(g, h, w, c, i))
     h = g.rms_norm(x, w["post_attention_layernorm.weight"], c.eps, unit=c.unit)
     return x + feed_forward(g, h, w, c, i)
-
-
-def delta_net(g: Graph, x: Value, layer: Scope, c: HybridConfig, i: int) -> Value:
-    """Layer i's gated delta network over x. Value heads share key heads in runs."""
-    w, d = layer.scope("linear_attn"), c.delta
-    mixed, z = _mixed(g, x, w, d)
-    b, a = _rates(g, x, w, d)
-    width = 2 * d.keys + d.values
-    mixed = g.silu(g.conv(mixed, w.w("conv1d.weight", width, d.kernel), state=g.rows((i, "conv"), width, window=d.kernel)))
-    q, k, v = g.slice(mixed, 0, d.keys), g.slice(mixed, d.keys, d.keys), g.slice(mixed, 2 * d.keys, d.values)
-    if d.turns:
-        share = d.value_heads // d.key_heads
-        q, k = g.tile(q, share), g.tile(k, share)
-    decay = g.decay(a, w["A_log"], w["dt_bias"], d.value_heads, log=d.log)
-    memory = g.memory((i, "delta"), d.key_dim * d.values)
-    y = g.delta(q, k, v, decay, g.sigmoid(b), heads=d.value_heads, state=memory)
-    y = g.rms_norm(y, w["norm.weight"], c.eps, group=d.value_dim)
-    return g.linear(y * g.activate(z, d.gate), w["out_proj.weight"])
-
-
-def _mixed(g: Graph, x: Value, w: Scope, d: DeltaNet) -> tuple[Value, Value]:
-    """Queries, keys and values side by side, and the gate. Where the projection's rows lie by key head, each has its query,
-    its key, and its value heads' values and gates."""
-    if not d.grouped:
-        qkv = g.linear(x, w.matrix("in_proj_qkv.weight", 2 * d.keys + d.values))
-        return qkv, g.linear(x, w.matrix("in_proj_z.weight", d.values))
-    values = d.values // d.key_heads
-    run = 2 * (d.key_dim + values)
-    qkvz = g.linear(x, w.matrix("in_proj_qkvz.weight", d.key_heads * run))
-    q, k = (g.slice(qkvz, at, d.key_dim, group=run) for at in (0, d.key_dim))
-    v, z = (g.slice(qkvz, at, values, group=run) for at in (2 * d.key_dim, 2 * d.key_dim + values))
-    return g.concat(q, k, v), z
-
-
-def _rates(g: Graph, x: Value, w: Scope, d: DeltaNet) -> tuple[Value, Value]:
-    """What beta and decay are made of."""
-    if not d.joint:
-        b, a = (g.linear(x, w.matrix(f"in_proj_{name}.weight", d.value_heads)) for name in "ba")
-        return b, a
-    share = d.value_heads // d.key_heads
-    ba = g.linear(x, w.matrix("in_proj_ba.weight", 2 * d.value_heads))
-    b, a = (g.slice(ba, at, share, group=2 * share) for at in (0, share))
-    return b, a
 
 
 def gated_attention(g: Graph, x: Value, layer: Scope, c: HybridConfig, i: int, select: Value | None = None) -> Value:

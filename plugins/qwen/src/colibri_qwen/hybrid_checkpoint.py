@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
 from msgspec import Struct
 from msgspec.structs import replace
 
+from colibri.compute.blocks import GatedStreams
 from colibri.compute.checkpoint import Checkpoint
 from colibri.compute.config import Config
+from colibri.compute.delta import GatedDelta
 from colibri.compute.gguf_names import model_type
+from colibri.compute.ngrams import Ngrams
 from colibri.compute.rope import Rope, rope_for
+from colibri.compute.sizes import gated_delta_of
 
 from .gguf import ARCHITECTURES, as_published
 
@@ -20,37 +21,6 @@ _LAYERS = {"linear_attention": True, "mamba": True, "full_attention": False, "at
 
 #: Words for attention to selected positions. Some files that mean it say full_attention.
 _SELECTING = {"indexed_attention": False, "qwen_sparse_attention": False, "deepseek_sparse_attention": False}
-
-_GATES: dict[str, Literal["silu", "sigmoid"]] = {"silu": "silu", "sigmoid": "sigmoid"}
-
-
-class DeltaNet(Struct, frozen=True):
-    """The sizes of a gated delta network: `kernel` taps of its convolution, and the activation of its output `gate`.
-
-    `grouped`: the rows of queries, keys, values and gate lie together by key head, and `joint` those of betas and decays.
-    Value heads share key heads in runs, or by turns (`turns`). `log`: decays are stored as logarithms of rates.
-    """
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    kernel: int
-    gate: Literal["silu", "sigmoid"]
-    grouped: bool
-    joint: bool
-    turns: bool
-    log: bool
-
-    @property
-    def keys(self) -> int:
-        """Values of a position's keys, and of its queries."""
-        return self.key_heads * self.key_dim
-
-    @property
-    def values(self) -> int:
-        """Values of what a position gives."""
-        return self.value_heads * self.value_dim
 
 
 class HybridConfig(Struct, frozen=True):
@@ -65,7 +35,7 @@ class HybridConfig(Struct, frozen=True):
     kv_heads: int
     head_dim: int
     rope: Rope
-    delta: DeltaNet
+    delta: GatedDelta
     experts: int
     top_k: int
     norm_topk: bool
@@ -104,26 +74,14 @@ class Indexer(Struct, frozen=True):
     apart: bool
 
 
-class Ngrams(Struct, frozen=True):
-    """The sizes of n-gram embeddings: in which `layers` they are, `heads` rows for every n up to `orders`, from a table in
-    `parts`; n-grams reach back to a token `eos`; `kernel` taps of the convolution. `numbers` holds those of the hashes where
-    the checkpoint has them in its configuration, not in tensors."""
-
-    layers: frozenset[int]
-    orders: int
-    heads: int
-    parts: int
-    eos: int
-    kernel: int
-    numbers: Mapping[str, tuple[int, ...]]
-
-
 class FlashNextConfig(Struct, frozen=True):
-    """The numbers of Qwen3.8-Flash-Next: those of the other hybrids, and of what it has `streams` residual streams for."""
+    """The numbers of Qwen3.8-Flash-Next: those of the other hybrids, of its residual streams and its indexer, and of the
+    n-grams that the layers in `ngram_layers` add to the streams."""
 
     base: HybridConfig
-    streams: int
+    streams: GatedStreams
     indexer: Indexer
+    ngram_layers: frozenset[int]
     ngrams: Ngrams
 
     @classmethod
@@ -132,7 +90,9 @@ class FlashNextConfig(Struct, frozen=True):
         base = HybridConfig.of(checkpoint)
         config = as_published(checkpoint).text()
         indexer = _indexer(config, base, apart=checkpoint.format == "gguf")
-        return cls(base, config.size("hc_count", 4, least=2, most=64), indexer, _ngrams(config, base))
+        streams = GatedStreams(config.size("hc_count", 4, least=2, most=64), base.eps, base.unit)
+        layers = frozenset(layer - 1 for layer in _numbers(config, "ple_layer_ids", 1, len(base.linear)))  # counted from 1
+        return cls(base, streams, indexer, layers, _ngrams(config, base, used=bool(layers)))
 
     @classmethod
     def draft(cls, checkpoint: Checkpoint) -> FlashNextConfig:
@@ -144,8 +104,7 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
     kind, gguf = model_type(checkpoint, ARCHITECTURES), checkpoint.format == "gguf"
     flash = kind.startswith("qwen4")
     config.only("hidden_act", "silu")
-    if config.flag("attention_bias", False):
-        raise config.error("attention_bias", "is true, these models have none")
+    config.without("attention_bias")
     if not config.flag("attn_output_gate", True):
         raise config.error("attn_output_gate", "is false, the attention of these models has a gate")
     layers = config.size("num_hidden_layers", most=4096)
@@ -154,6 +113,8 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
     head_dim = config.size("head_dim", 256)
     context = config.size("max_position_embeddings", 32768)
     experts = 0 if kind in ("qwen3_5", "qwen3_5_text") else config.size("num_experts", most=65536)
+    eps, joint = config.number("rms_norm_eps", 1e-6), kind == "qwen3_next"
+    grouped = joint and (not gguf or checkpoint.has("blk.0.ssm_in."))  # so in GGUF files of the first converters
     root = "model.language_model" if checkpoint.has("model.language_model.") else "model"
     return HybridConfig(
         root=root,
@@ -163,13 +124,13 @@ def _hybrid(checkpoint: Checkpoint, whole: Config, config: Config) -> HybridConf
         kv_heads=kv_heads,
         head_dim=head_dim,
         rope=rope_for(config, head_dim, context, partial=1.0 if flash else 0.25),
-        delta=_delta(config, kind, gguf=gguf),
+        delta=gated_delta_of(config, eps, grouped=grouped, joint=joint, turns=gguf and not joint, log=not gguf),
         experts=experts,
         top_k=config.size("num_experts_per_tok", most=experts) if experts else 0,
         norm_topk=config.flag("norm_topk_prob", True),
         fused=_fused(checkpoint, root),
         vocab=config.size("vocab_size"),
-        eps=config.number("rms_norm_eps", 1e-6),
+        eps=eps,
         unit=not gguf,
         tied=whole.flag("tie_word_embeddings", config.flag("tie_word_embeddings", False)),
         context=context,
@@ -183,38 +144,16 @@ def _fused(checkpoint: Checkpoint, root: str) -> bool:
 
 
 def _linear(config: Config, layers: int, words: dict[str, bool]) -> tuple[bool, ...]:
-    kinds = config.get("layer_types")
-    if kinds is None:
-        interval = config.size("full_attention_interval", 4)
-        return tuple((i + 1) % interval > 0 for i in range(layers))
-    if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) and k in words for k in kinds):
-        raise config.error("layer_types", f"must name {' or '.join(words)} for each of {layers} layers")
-    return tuple(words[kind] for kind in kinds)
+    found = config.choices("layer_types", layers, words)
+    if found is not None:
+        return found
+    interval = config.size("full_attention_interval", 4)
+    return tuple((i + 1) % interval > 0 for i in range(layers))
 
 
 def _sparse(config: Config, layers: int) -> tuple[bool, ...]:
     step, dense = config.size("decoder_sparse_step", 1), set(_numbers(config, "mlp_only_layers", 0, layers - 1))
     return tuple(i not in dense and (i + 1) % step == 0 for i in range(layers))
-
-
-def _delta(config: Config, kind: str, *, gguf: bool) -> DeltaNet:
-    key_heads, value_heads = config.size("linear_num_key_heads"), config.size("linear_num_value_heads")
-    config.split("linear_num_key_heads", key_heads, "linear_num_value_heads", value_heads)
-    gate = config.word("output_gate_type", "silu")
-    if gate not in _GATES:
-        raise config.error("output_gate_type", f"is {gate[:32]!r}; {' and '.join(_GATES)} can be computed")
-    return DeltaNet(
-        key_heads=key_heads,
-        value_heads=value_heads,
-        key_dim=config.size("linear_key_head_dim"),
-        value_dim=config.size("linear_value_head_dim"),
-        kernel=config.size("linear_conv_kernel_dim", 4, most=64),
-        gate=_GATES[gate],
-        grouped=kind == "qwen3_next" and not gguf,
-        joint=kind == "qwen3_next",
-        turns=kind != "qwen3_next" and gguf,
-        log=not gguf,
-    )
 
 
 def _indexer(config: Config, base: HybridConfig, *, apart: bool) -> Indexer:
@@ -228,20 +167,19 @@ def _indexer(config: Config, base: HybridConfig, *, apart: bool) -> Indexer:
     return Indexer(heads=config.size("indexer_n_heads"), dim=dim, budget=runs, every=every, apart=apart)
 
 
-def _ngrams(config: Config, base: HybridConfig) -> Ngrams:
-    layers = _numbers(config, "ple_layer_ids", 1, len(base.linear))  # counted from 1
+def _ngrams(config: Config, base: HybridConfig, *, used: bool) -> Ngrams:
     tables = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets")
     ends = config.get("eos_token_id")
     if isinstance(ends, list) and ends:
         ends = ends[0]
-    if layers and (isinstance(ends, bool) or not isinstance(ends, int) or not 0 <= ends < base.vocab):
+    if used and (isinstance(ends, bool) or not isinstance(ends, int) or not 0 <= ends < base.vocab):
         raise config.error("eos_token_id", f"must be a token below {base.vocab}: n-grams end at it")
     return Ngrams(
-        layers=frozenset(layer - 1 for layer in layers),
         orders=config.size("ngram_size", 3, least=2, most=16),
         heads=config.size("heads_per_ngram", 8, most=4096),
         parts=config.size("split_ngram_parts", 512, most=65536),
-        eos=ends if layers else 0,
+        vocab=base.vocab,
+        eos=ends if used else 0,
         kernel=config.size("ple_conv_kernel_size", 4, most=64),
         numbers={key: tuple(_numbers(config, key, 0, 1 << 62)) for key in tables if config.get(key) is not None},
     )

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from colibri.chat.conversation import Conversation, Tool, ToolCall, Turn, TurnOptions
-from colibri.chat.jsontext import dumps
-from colibri.chat.prompt import Piece, Prompt, prompt
-from colibri.chat.tools import DEMAND, active_tools, demands_call
+from colibri.chat.blocks import print_call
+from colibri.chat.conversation import Conversation, Tool, Turn, TurnOptions
+from colibri.chat.open_turn import check_open_turn, is_open_turn
+from colibri.chat.prompt import Piece, Prompt, prompt, template_text
+from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
 from .chatml import (
@@ -22,9 +23,8 @@ from .chatml import (
     RESULT,
     RESULT_IN_LETTERS,
     Pieces,
-    check_continuation,
     closed,
-    is_continued,
+    declared,
     is_result,
     opened,
     result,
@@ -49,13 +49,19 @@ _TOOLS_HEAD = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
 )
-_TOOLS_TAIL = "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+_TOOLS_TAIL = template_text(
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+    CALL,
+    CALL_END,
+)
 
 
 def render(conversation: Conversation, options: TurnOptions, template: Template) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the template has no words for."""
     turns = conversation.turns
-    check_continuation(turns, options)
+    check_open_turn(turns, options)
     if not template.tools and (conversation.tools or any(turn.calls or turn.role == "tool" for turn in turns)):
         raise BadRequest("Qwen2 has no words for tools, calls and results.", param="messages")
     return prompt(_pieces(turns, active_tools(conversation, options), options, template))
@@ -65,7 +71,7 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions, 
     first = turns[0] if turns and turns[0].role == "system" else None
     yield from _system(template.persona if first is None else first.text, tools, demands_call(options))
     for index, turn in enumerate(turns):
-        continued = is_continued(turns, index, options)
+        continued = is_open_turn(turns, index, options)
         if turn is first:
             continue
         if turn.role == "tool":
@@ -94,18 +100,7 @@ def _system(text: str | None, tools: Sequence[Tool], demand: bool) -> Pieces:
     yield text or ""
     if tools:
         yield "" if text is None else "\n\n"
-        yield _TOOLS_HEAD
-        for tool in tools:
-            yield "\n" + dumps(tool.declaration)
-        yield _TOOLS_TAIL
-        yield CALL
-        yield CALL_END
-        yield " XML tags:\n"
-        yield CALL
-        yield '\n{"name": <function-name>, "arguments": <args-json-object>}\n'
-        yield CALL_END
-        if demand:
-            yield "\n" + DEMAND
+        yield from declared(_TOOLS_HEAD, tools, _TOOLS_TAIL, demand=demand)
     yield from closed()
 
 
@@ -117,12 +112,6 @@ def _calls(turn: Turn, template: Template) -> Pieces:
     for call in turn.calls:
         yield "\n"
         yield CALL
-        yield f'\n{{"name": "{call.name}", "arguments": {_arguments(call, template)}}}\n'
+        yield print_call(call, raw=template.raw_arguments)
         yield CALL_END
     yield from closed()
-
-
-def _arguments(call: ToolCall, template: Template) -> str:
-    if isinstance(call.arguments, str) and template.raw_arguments:
-        return call.arguments
-    return dumps(call.arguments)

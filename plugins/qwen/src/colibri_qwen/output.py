@@ -1,5 +1,16 @@
 """How answers are written. Qwen2, Qwen2.5 and Qwen3-Next: text, then calls as JSON in `<tool_call>` blocks. Qwen3.6 and
-Qwen3.8: reasoning, text, then calls whose arguments stand in tags."""
+Qwen3.8: reasoning, text, then calls whose arguments stand in tags:
+
+    <tool_call>
+    <function=look>
+    <parameter=place>
+    pond
+    </parameter>
+    </function>
+    </tool_call>
+
+A value stands between two line breaks, which are not part of it, and ends at the first closing tag.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +20,7 @@ from colibri.chat.arguments import ArgumentTypes
 from colibri.chat.blocks import BLOCKS, blocks_or_bare
 from colibri.chat.conversation import Tool
 from colibri.chat.output import TEXT, OutputFormat
-
-from .functions import KINDS, MOVES, FunctionCalls
+from colibri.chat.tagged_calls import CALL, CALL_END, KINDS, PARAMETER, PARAMETER_END, TAGS, TaggedCalls
 
 #: Without tools everything is text.
 PLAIN = OutputFormat()
@@ -23,8 +33,15 @@ _REASONS = {("reasoning", "</think>"): ("content",)}
 #: A call ends reasoning that was not closed. Text behind a call is a state of its own, since there the blanks that part it
 #: from the text before are kept.
 _CALLS: dict[tuple[str, str], tuple[str, ...]] = {
-    **{(state, "<tool_call>"): ("block", "open") for state in ("reasoning", "content", "between", "more")},
+    **TAGS,
+    **{(state, CALL): ("call", "open") for state in ("reasoning", "content", "between", "more")},
     ("between", TEXT): ("more",),
+    ("key", ">\n"): ("value", "keyed"),
+    ("key", CALL_END): ("between", "close"),
+    ("value", f"\n{PARAMETER_END}"): ("inside", "valued"),
+    # A value without its end: the next parameter ends it, and so does the end of the whole call.
+    **{("value", lead + PARAMETER): ("key", "valued", "mended", "begun") for lead in ("", "\n")},
+    **{("value", f"{lead}</function>\n{CALL_END}"): ("between", "valued", "close") for lead in ("", "\n")},
 }
 
 
@@ -42,9 +59,9 @@ def thinking_format(tools: Sequence[Tool] | None) -> OutputFormat:
     if tools is None:
         return OutputFormat(moves=_REASONS, starts=_STARTS, trim=_TRIM)
     return OutputFormat(
-        moves={**_REASONS, **_CALLS, **MOVES},
+        moves={**_REASONS, **_CALLS},
         kinds={"between": "drop", "more": "content", **KINDS},
         starts=_STARTS,
         trim=_TRIM,
-        calls=FunctionCalls(ArgumentTypes.by_tool(tools)),
+        calls=TaggedCalls(ArgumentTypes.by_tool(tools), once=True),
     )

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from colibri.chat.conversation import Conversation, MediaPart, Part, Tool, ToolCall, Turn, TurnOptions
 from colibri.chat.jsontext import dumps
-from colibri.chat.prompt import Piece, Prompt, Special, Text, prompt
-from colibri.chat.tools import DEMAND, active_tools, demands_call
+from colibri.chat.open_turn import check_open_turn, is_open_turn
+from colibri.chat.prompt import Piece, Prompt, Special, Text, prompt, template_text
+from colibri.chat.tools import active_tools, demands_call
 from colibri.errors import BadRequest
 
-from .chatml import CALL, CALL_END, RESULT, Pieces, check_continuation, closed, is_continued, is_result, opened, result
+from .chatml import CALL, CALL_END, RESULT, Pieces, closed, declared, is_result, opened, result
 
 THINK = Special("<think>")
 THINK_END = Special("</think>")
@@ -53,27 +54,24 @@ QWEN3_8 = Template(
 )
 
 _TOOLS_HEAD = "# Tools\n\nYou have access to the following functions:\n\n<tools>"
-_TOOLS_TAIL = "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
-_EXAMPLE = (
-    "\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
+_TOOLS_TAIL = template_text(
+    "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
+    "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
     "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\nmultiple lines\n"
-    "</parameter>\n</function>\n"
-)
-_REMINDER_HEAD = (
-    "\n\n<IMPORTANT>\nReminder:\n- Function calls MUST follow the specified format: an inner <function=...></function> "
-    "block must be nested within "
-)
-_REMINDER_TAIL = (
-    " XML tags\n- Required parameters MUST be specified\n- You may provide optional reasoning for your function call in "
-    "natural language BEFORE the function call, but NOT after\n- If there is no function call available, answer the "
-    "question like normal with your current knowledge and do not tell the user about function calls\n</IMPORTANT>"
+    "</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n- Function calls MUST follow the specified format: "
+    "an inner <function=...></function> block must be nested within <tool_call></tool_call> XML tags\n- Required parameters "
+    "MUST be specified\n- You may provide optional reasoning for your function call in natural language BEFORE the function "
+    "call, but NOT after\n- If there is no function call available, answer the question like normal with your current "
+    "knowledge and do not tell the user about function calls\n</IMPORTANT>",
+    CALL,
+    CALL_END,
 )
 
 
 def render(conversation: Conversation, options: TurnOptions, template: Template) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the template refuses, mostly in its own words."""
     turns = conversation.turns
-    check_continuation(turns, options)
+    check_open_turn(turns, options)
     if not turns:
         raise BadRequest("No messages provided.", param="messages")
     return prompt(_pieces(turns, active_tools(conversation, options), options, template))
@@ -89,7 +87,7 @@ def _pieces(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions, 
             yield from _content(turn, index)
             yield from closed()
         elif turn.role == "assistant":
-            shown, continued = keep or index > query, is_continued(turns, index, options)
+            shown, continued = keep or index > query, is_open_turn(turns, index, options)
             yield from opened("assistant")
             if turn.spoken is not None and not continued and (shown or not turn.reasoning):
                 yield from _lead(thinks=_thought(turn, options))
@@ -116,7 +114,7 @@ def _system(turns: Sequence[Turn], tools: Sequence[Tool], options: TurnOptions, 
     effort, text = _effort(options, template), _content(turns[0], 0) if asked else ()
     parts: list[Sequence[Piece | str] | Pieces] = []
     parts += [(effort,)] if effort else []
-    parts += [_declare(tools, demands_call(options))] if tools else []
+    parts += [declared(_TOOLS_HEAD, tools, _TOOLS_TAIL, demand=demands_call(options))] if tools else []
     parts += [text] if text else []
     if not parts and not (asked and template.blank):
         return
@@ -139,22 +137,6 @@ def _effort(options: TurnOptions, template: Template) -> str:
             param="reasoning_effort",
         )
     return template.efforts[word]
-
-
-def _declare(tools: Sequence[Tool], demand: bool) -> Pieces:
-    yield _TOOLS_HEAD
-    for tool in tools:
-        yield "\n" + dumps(tool.declaration)
-    yield _TOOLS_TAIL
-    yield CALL
-    yield _EXAMPLE
-    yield CALL_END
-    yield _REMINDER_HEAD
-    yield CALL
-    yield CALL_END
-    yield _REMINDER_TAIL
-    if demand:
-        yield "\n" + DEMAND
 
 
 def _last_query(turns: Sequence[Turn]) -> int:

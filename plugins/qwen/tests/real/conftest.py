@@ -32,7 +32,7 @@ class Server:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         command = [sys.executable, "-m", "colibri", "serve", "--model", model, "--port", str(self.port), *flags]
-        self.process = subprocess.Popen(command)
+        self.process = subprocess.Popen(command, env={**os.environ, "KVSAVE": "0"})
         self.url = f"http://127.0.0.1:{self.port}"
 
     def health(self) -> tuple[int, dict]:

@@ -37,12 +37,13 @@ import pytest
 from msgspec import Struct
 
 from colibri.compute.checkpoint import Checkpoint, open_checkpoint
+from colibri.compute.gguf_names import gguf_name
 from colibri.compute.load import declare, load_runtime
 from colibri.compute.runtime import Row, Runtime
 from colibri.testing.checkpoints import write_checkpoint
 from colibri.testing.drive import logits_of
 from colibri.testing.storage import dequantise
-from colibri_qwen.checkpoint import QwenConfig, gguf_name
+from colibri_qwen.checkpoint import QwenConfig
 from colibri_qwen.graph import build_graph
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings("ignore")]  # the oracles warn as they like
@@ -165,7 +166,7 @@ def test_with_f32_weights_it_computes_what_transformers_computes(
     _, tensors = declare(Family(), checkpoint)
     weights: dict[str, np.ndarray] = {}
     for name, tensor in tensors.items():
-        assert tensor.name == gguf_name(name)
+        assert tensor.name == gguf_name(name, {})[0]
         with tensor.file.open("rb") as stream:
             stream.seek(tensor.offset)
             weights[name] = dequantise(tensor.dtype, stream.read(tensor.nbytes), tensor.shape).astype(np.float32)

@@ -117,6 +117,11 @@ class Drafts:
         for source in list(self._sources):
             self._call(source, methodcaller("follow", slot, row, start, count, tokens))
 
+    def release(self, slot: int) -> None:
+        """The slot's request is over. To be called between steps or after `follow`."""
+        for source in list(self._sources):
+            self._call(source, methodcaller("release", slot))
+
     def judge(self, slot: int, draft: Draft, right: int) -> None:
         """The first `right` tokens of a draft were right, and the one behind, if there is one, was wrong."""
         self._odds[slot].judge(draft.source, draft.kinds, right)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -37,7 +37,8 @@ class DraftHead:
         """`most`: drafts at a time."""
         self._model, self._head = model, head
         self._most = min(most, len(_PRIORS)) if head.gives == head.given else min(most, 1)
-        self._positions: list[list[int]] = [[] for _ in range(model.slots)]
+        # Slots that were saved hold rows from before.
+        self._positions = [list(range(head.reach(slot, head.context))) for slot in range(model.slots)]
         self._fresh: dict[int, list[_Fresh]] = {}
 
     def outlook(self, ask: Ask) -> Sequence[str]:
@@ -48,7 +49,7 @@ class DraftHead:
 
     def draft(self, wanted: Sequence[tuple[Ask, int]]) -> list[list[int]]:
         asks = {ask.slot: ask for ask, _ in wanted}
-        tokens, last = self._learn(asks)
+        tokens, last = self._learn(asks, list(self._fresh))
         found = {slot: [token] for slot, token in tokens.items()}
         for ahead in range(1, max((count for _, count in wanted), default=0)):
             rows = []
@@ -59,10 +60,12 @@ class DraftHead:
                 given = bytes(self._head.hidden(last[ask.slot]))
                 at, draw = len(self._positions[ask.slot]), ask.draw + ahead
                 rows.append(Row(found[ask.slot][-1], ask.slot, at, sampling=ask.sampling, draw=draw, given=given))
-                self._positions[ask.slot].append(len(ask.tokens) - 2 + ahead)  # until the model has computed it
+                self._positions[ask.slot].append(len(ask.tokens) - 2 + ahead)
             last = {ask.slot: i for i, ask in enumerate(going)}
             for ask, token in zip(going, self._head.step(rows), strict=True):
                 found[ask.slot].append(token)
+        for ask in asks.values():
+            self._cut(ask.slot, len(ask.tokens) - 1)  # rows of drafts are the head's own
         return [_before(found[ask.slot], ask.stops) for ask, _ in wanted]
 
     def follow(self, slot: int, row: int, start: int, count: int, tokens: Sequence[int]) -> None:
@@ -72,21 +75,22 @@ class DraftHead:
     def forget(self, slot: int) -> None:
         self._fresh.pop(slot, None)
 
+    def release(self, slot: int) -> None:
+        self._learn({}, [slot])
+
     def rewind(self, slot: int, length: int) -> None:
-        self._learn({})
         self._cut(slot, length - 1)
 
     def copy(self, source: int, target: int, length: int) -> None:
-        self._learn({})
         kept = bisect_left(self._positions[source], length - 1)
         reached = self._head.copy(source, target, kept)
         self._positions[target] = self._positions[source][:reached]
 
-    def _learn(self, asks: dict[int, Ask]) -> tuple[dict[int, int], dict[int, int]]:
-        """Compute what the model's last step left to learn: the draft of each ask, and the row that it was made in."""
+    def _learn(self, asks: Mapping[int, Ask], slots: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """Compute what the model's last step left to learn of `slots`: the draft of each ask, and the row it was made in."""
         rows, last = [], {}
-        for slot, fresh in self._fresh.items():
-            if not fresh:
+        for slot in slots:
+            if not (fresh := self._fresh.pop(slot, [])):
                 continue
             self._cut(slot, fresh[0].position)
             positions = self._positions[slot]
@@ -97,7 +101,6 @@ class DraftHead:
                 last[slot] = len(rows) - 1
                 ask, row = asks[slot], rows[-1]
                 rows[-1] = Row(row.token, slot, row.position, sampling=ask.sampling, draw=ask.draw, given=row.given)
-        self._fresh = {}
         picked = self._head.step(rows) if rows else []
         return dict(zip(last, picked, strict=True)), last
 

@@ -43,6 +43,9 @@ class PromptLookup:
     def forget(self, slot: int) -> None:
         """Nothing was learnt."""
 
+    def release(self, slot: int) -> None:
+        """Nothing is left to do."""
+
     def rewind(self, slot: int, length: int) -> None:
         self._pairs[slot] = Pairs()
 

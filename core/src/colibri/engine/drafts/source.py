@@ -53,6 +53,11 @@ class Source(Protocol):
         """Drafts are not worth it here for now: what was followed since the last step need not be learnt."""
         ...
 
+    def release(self, slot: int) -> None:
+        """The slot's request is over; what the last step computed can still be read. Nothing changes the slot until another
+        request takes it."""
+        ...
+
     def rewind(self, slot: int, length: int) -> None:
         """Another request goes on from the first `length` positions of the slot."""
         ...

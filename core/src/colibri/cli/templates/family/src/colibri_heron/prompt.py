@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from colibri.chat.conversation import Conversation, TurnOptions
+from colibri.chat.open_turn import check_open_turn, is_open_turn
 from colibri.chat.prompt import Piece, Prompt, Special, prompt
 from colibri.errors import BadRequest
 
@@ -24,9 +25,7 @@ _CLOSING: tuple[Piece | str, ...] = (END, "\n")
 
 def render(conversation: Conversation, options: TurnOptions) -> Prompt:
     """The prompt of a conversation. Raises BadRequest for what the format has no words for."""
-    turns = conversation.turns
-    if options.cue == "continue" and (not turns or turns[-1].role != "assistant"):
-        raise BadRequest("Only an assistant message can be continued.", param="messages")
+    check_open_turn(conversation.turns, options)
     return prompt(_pieces(conversation, options))
 
 
@@ -35,7 +34,7 @@ def _pieces(conversation: Conversation, options: TurnOptions) -> Iterator[Piece 
     for index, turn in enumerate(turns):
         if turn.role not in _OPENINGS:
             raise BadRequest(f"There is no {turn.role} role in this chat format.", param=f"messages.{index}.role")
-        continued = options.cue == "continue" and index == len(turns) - 1
+        continued = is_open_turn(turns, index, options)
         yield from _OPENINGS[turn.role]
         # What the model wrote itself comes back as its own tokens, so that they need not be computed again.
         yield turn.text if turn.spoken is None or continued else turn.spoken

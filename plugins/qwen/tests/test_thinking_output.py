@@ -1,4 +1,4 @@
-"""Calls whose arguments stand in tags: what streams, what is repaired, and what is no call."""
+"""How the answers of models that think arrive: what streams, what is repaired, and what is no call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from colibri.chat.events import Event
 from colibri.chat.output import OutputParser
 from colibri.testing.conformance import check_events
 from colibri_qwen import Qwen
-from colibri_qwen.functions import MOVES
 from colibri_qwen.variants import QWEN3_6
 
 SCHEMA = {
@@ -29,12 +28,13 @@ SCHEMA = {
     "$defs": {"Point": {"type": "object"}},
 }
 TALK = Conversation((), (Tool("look", {}, SCHEMA),))
+THINKING = Qwen().output(QWEN3_6, TALK, TurnOptions())
 IDS = {"<tool_call>": 1, "</tool_call>": 2, "<think>": 3, "</think>": 4}
 HEAD, TAIL = "<tool_call>\n<function=look>\n", "</function>\n</tool_call>"
 
 
 def parser(state: str = "content", *, by_id: bool = False, repair: bool = True, talk: Conversation = TALK) -> OutputParser:
-    format = Qwen().output(QWEN3_6, talk, TurnOptions())
+    format = THINKING if talk is TALK else Qwen().output(QWEN3_6, talk, TurnOptions())
     return OutputParser(format, state, IDS if by_id else None, repair=repair)
 
 
@@ -204,7 +204,8 @@ def test_where_no_call_may_be_made_tags_are_text() -> None:
     assert [(event.kind, event.text) for event in events if event.text] == [("reasoning", "a"), ("content", "<tool_call>")]
 
 
-TOKENS = [*IDS, *{marker for _, marker in MOVES}, "look", "text", "count", "x", "1", "\n", " ", "</func"]
+MARKERS = sorted({marker for _, marker in THINKING.moves if marker} - set(IDS))
+TOKENS = [*IDS, *MARKERS, "look", "text", "count", "x", "1", "\n", " ", "</func"]
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=16), st.booleans(), st.booleans())

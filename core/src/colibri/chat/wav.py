@@ -8,10 +8,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 
-from colibri.errors import BadRequest
-
-#: Samples a second of what the model hears.
-RATE = 16_000
+from ..errors import BadRequest
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
@@ -22,8 +19,8 @@ _SAMPLES = {(_PCM, 16): ("h", 32768.0), (_FLOAT, 32): ("f", 1.0)}
 _OPEN = 0xFFFFFFFF
 
 
-def samples(data: bytes, param: str, most: int = sys.maxsize) -> array[float]:
-    """The sound of a WAV file of 16 000 samples a second, all channels mixed into one; full scale is -1 to 1.
+def samples(data: bytes, param: str, rate: int, most: int = sys.maxsize) -> array[float]:
+    """The sound of a WAV file of `rate` samples a second, all channels mixed into one; full scale is -1 to 1.
 
     Raises BadRequest, about the field `param`, for any other file, and for one of more than `most` samples.
     """
@@ -32,13 +29,13 @@ def samples(data: bytes, param: str, most: int = sys.maxsize) -> array[float]:
     layout: tuple[str, float, int] | None = None
     for name, body, whole in _chunks(data):
         if name == b"fmt ":
-            layout = _layout(body, param)
+            layout = _layout(body, param, rate)
         elif name == b"data":
             if layout is None:
                 raise _wrong(param, "has samples before it says what they are")
             if not whole:
                 raise _wrong(param, "is cut short: its samples end before they should")
-            return _mixed(body, *layout, param, most)
+            return _mixed(body, *layout, param, rate, most)
     raise _wrong(param, "is cut short: it has no samples" if layout is not None else "has no description of its samples")
 
 
@@ -53,7 +50,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview, bool]]:
         at += size + size % 2  # chunks begin at even places
 
 
-def _layout(body: memoryview, param: str) -> tuple[str, float, int]:
+def _layout(body: memoryview, param: str, needed: int) -> tuple[str, float, int]:
     """Array type, divisor and channels of the samples."""
     if len(body) < 16:
         raise _wrong(param, "is cut short: the description of its samples is not complete")
@@ -65,21 +62,21 @@ def _layout(body: memoryview, param: str) -> tuple[str, float, int]:
     if (form, bits) not in _SAMPLES:
         kind = "float" if form == _FLOAT else "PCM"
         raise _wrong(param, f"has {bits}-bit {kind} samples; send 16-bit PCM or 32-bit float samples")
-    if rate != RATE:
-        raise _wrong(param, f"has {rate} samples a second, {RATE} are needed; resample it")
+    if rate != needed:
+        raise _wrong(param, f"has {rate} samples a second, {needed} are needed; resample it")
     if channels == 0 or stride != channels * bits // 8:
         raise _wrong(param, f"says that {channels} channels of {bits} bits take {stride} bytes, which they don't")
     kind, divisor = _SAMPLES[form, bits]
     return kind, divisor, channels
 
 
-def _mixed(body: memoryview, kind: str, divisor: float, channels: int, param: str, most: int) -> array[float]:
+def _mixed(body: memoryview, kind: str, divisor: float, channels: int, param: str, rate: int, most: int) -> array[float]:
     found = array(kind)
     length, rest = divmod(len(body), channels * found.itemsize)
     if rest or not length:
         raise _wrong(param, "is cut short: its last sample is not complete" if rest else "has no samples")
     if length > most:
-        reason = f"is too long: it lasts {length / RATE:.1f} seconds, the context has room for {most / RATE:.1f}"
+        reason = f"is too long: it lasts {length / rate:.1f} seconds, the context has room for {most / rate:.1f}"
         raise _wrong(param, reason, "context_length_exceeded")
     found.frombytes(body)
     if sys.byteorder == "big":
