@@ -163,3 +163,44 @@ def test_turns_copies_and_rejections(
 
 def test_an_outlook_needs_the_last_row(runtime: Runtime) -> None:
     assert not head_of(runtime).outlook(Ask(0, [1, 2, 3], 5))
+
+
+def test_a_head_goes_on_with_what_its_slots_hold_from_before(runtime: Runtime) -> None:
+    """As after a restart: the rows of a saved slot are there, and only what follows is learnt anew."""
+    assert runtime.draft is not None
+    first = Submit(1, list(range(1, 12)), 10, Sampling())
+    answer = answers(runtime, [first], drafts=Drafts(runtime, [head_of(runtime)], gated=False))[1]
+    held = runtime.draft.reach(0, CONTEXT)
+    assert held >= len(first.ids) + len(answer) - 2
+    head = head_of(runtime)
+    planner = Planner(runtime, lambda frame: None, chunk=5, drafts=Drafts(runtime, [head], gated=False))
+    planner.slots.resume(0, [*first.ids, *answer[:-1]])
+    planner.submit(Submit(2, [*first.ids, *answer, 3, 4], 10, Sampling(), slot=0))
+    assert len(head._positions[0]) == len(first.ids) + len(answer) - 2
+    planner.step()
+    planner.step()
+    assert len(head._positions[0]) > len(first.ids) + len(answer) - 2
+    while planner.busy:
+        planner.step()
+
+
+def test_nothing_of_a_slot_is_computed_once_its_request_is_over(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may read it then, to save it."""
+    assert runtime.draft is not None
+    steps: list[set[int]] = []
+    step = runtime.draft.step
+    monkeypatch.setattr(runtime.draft, "step", lambda rows: (steps.append({row.slot for row in rows}), step(rows))[1])
+    drafts = Drafts(runtime, [head_of(runtime)], gated=False)
+    planner = Planner(runtime, lambda frame: None, chunk=5, drafts=drafts)
+    planner.submit(Submit(1, [1, 2, 3], 6, Sampling(), slot=0))
+    planner.submit(Submit(2, [4, 5, 6], 40, Sampling(), slot=1))
+    planner.submit(Submit(3, [4, 5, 6], 40, Sampling(), slot=2))
+    for _ in range(6):
+        planner.step()
+    planner.cancel(3)
+    assert sorted(planner.slots.free()) == [0, 2]
+    steps.clear()
+    while planner.busy:
+        planner.step()
+    assert steps
+    assert set.union(*steps) == {1}
