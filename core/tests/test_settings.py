@@ -61,7 +61,7 @@ def test_every_setting_has_help_a_flag_a_variable_and_a_key(name: str, write: An
         tuple: ([about.flag, "a", about.flag, "b"], "a, b", '["a", "b"]', ("a", "b")),
     }
     flags, variable, key, value = samples[about.kind]
-    if name in ("kv_slots", "threads", "io_threads"):
+    if name in ("kv_slots", "threads", "io_threads", "lookup_drafts", "mtp_drafts"):
         flags, variable, key, value = [about.flag, "5"], "5", "5", 5
     if name == "isa":
         flags, variable, key, value = [about.flag, "avx2"], "avx2", '"avx2"', "avx2"

@@ -273,6 +273,7 @@ NB_MODULE(_native, m) {
         .def("rewind", [](Model& self, int64_t slot, int64_t length) { return Model::Use(self)->rewind(slot, length); },
              "slot"_a, "length"_a)
         .def("remember", [](Model& self, int64_t slot) { Model::Use(self)->remember(slot); }, "slot"_a)
+        .def("hold", [](Model& self, int64_t slot) { Model::Use(self)->hold(slot); }, "slot"_a)
         .def("image",
              [](Model& self, int64_t slot, int64_t length) {
                  nb::gil_scoped_release free;

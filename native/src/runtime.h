@@ -38,6 +38,7 @@ public:
     int64_t reach(int64_t slot, int64_t length) const { return slots_.reach(slot, length); }
     int64_t rewind(int64_t slot, int64_t length) { return slots_.rewind(slot, length); }
     void remember(int64_t slot) { slots_.remember(slot); }
+    void hold(int64_t slot) { slots_.hold(slot); }
     Image image(int64_t slot, int64_t length) const { return slots_.image(slot, length); }
     Blank blank(int64_t slot, int64_t length, const std::vector<int64_t>& snapshots) {
         return slots_.blank(slot, length, snapshots);

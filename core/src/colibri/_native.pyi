@@ -150,6 +150,8 @@ class Runtime:
         """Take a slot back to `length` positions, or to the nearest length before that is possible; returns it."""
     def remember(self, slot: int) -> None:
         """Make sure that a slot can be taken back to its present length."""
+    def hold(self, slot: int) -> None:
+        """Make sure of that for one step that may have to be taken back, at no cost but that of a copy."""
     def image(self, slot: int, length: int) -> Image:
         """The slot as `rewind` would make it. Any thread may ask, about a slot without rows in a step."""
     def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:

@@ -143,7 +143,8 @@ class DraftFamily(Family, Protocol):
         """Declare on `g` the forward pass of the checkpoint's draft head; false where the checkpoint has none.
 
         A row of it has the token behind a position, and as `g.given` the hidden row that the model's own forward pass
-        has there (`g.hidden`); its logits are for the token after that one. It has states of its own."""
+        has there (`g.hidden`); its logits are for the token after that one. It has states of its own. If it names a
+        hidden row as well, that is what it goes on from to draft more than one token."""
         ...
 
 

@@ -127,6 +127,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     prefill_chunk: Annotated[
         int, _about("prompt tokens computed between two steps of running answers", metavar="TOKENS", ge=1)
     ] = 256
+    spec: Annotated[bool, _about("compute likely next tokens ahead, where that is faster; answers stay the same")] = True
+    spec_gate: Annotated[bool, _about("switch drafts off while they are measured to lose time")] = True
+    lookup: Annotated[bool, _about("draft from the request's own text, which answers often repeat")] = True
+    lookup_drafts: Annotated[int, _about("most tokens to draft from text at once", metavar="TOKENS", ge=1, le=31)] = 15
+    mtp: Annotated[
+        bool | None, _about("draft with the model's own draft head (default: where it has one that fits in memory)")
+    ] = None
+    mtp_drafts: Annotated[
+        int, _about("most tokens to draft with the model's head at once", metavar="TOKENS", ge=1, le=8)
+    ] = 3
     temp: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None,
         _about("default temperature (default: the model's recommendation)", words="a number from 0 to 2"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from colibri.compute.budget import PROCESS
 from colibri.compute.checkpoint import Checkpoint, open_checkpoint
 from colibri.compute.graph import Graph
 from colibri.compute.load import declare, declare_draft, load_runtime
@@ -83,6 +84,37 @@ def test_hidden_rows_are_kept_only_for_a_head(model: Checkpoint) -> None:
     runtime.step([Row(3, 0, 0, logits=True)])
     with pytest.raises(ValueError, match="no hidden rows are kept"):
         runtime.hidden(0)
+
+
+def test_a_head_that_is_broken_or_does_not_fit_is_left_out_where_nobody_insists(
+    model: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert load_runtime(Drafting(), model, drafts=None).draft is not None
+    assert not caplog.text
+    assert load_runtime(Drafting(WIDTH + 1), model, drafts=None).draft is None
+    assert "the draft head is left out: " in caplog.text
+    assert "tensor 'draft.joint'" in caplog.text
+    caplog.clear()
+    whole = sum(tensor.nbytes for tensor in model.tensors.values()) + PROCESS
+    assert load_runtime(Drafting(), model, drafts=None, ram=whole + (1 << 20)).draft is not None
+    assert load_runtime(Drafting(), model, drafts=None, ram=whole - 1).draft is None
+    assert "the draft head is left out: it takes" in caplog.text
+    assert load_runtime(Drafting(), model, drafts=True).draft is not None
+
+
+def test_a_head_that_names_a_hidden_row_can_go_on_from_it(model: Checkpoint) -> None:
+    class Chained(Drafting):
+        def draft(self, checkpoint: Checkpoint, g: Graph) -> bool:
+            g.context(16)
+            x = g.linear(g.concat(g.embed(g.tokens, g.w("embed")), g.given(WIDTH)), g.w("draft.joint"))
+            g.logits(g.linear(g.hidden(x), g.w("head")))
+            return True
+
+    for family, gives in ((Drafting(), 0), (Chained(), WIDTH)):
+        runtime = load_runtime(family, model, drafts=True)
+        assert runtime.draft is not None
+        assert (runtime.gives, runtime.draft.gives) == (WIDTH, gives)
+    assert load_runtime(Drafting(), model).gives == 0
 
 
 def _refused(family: Any, checkpoint: Checkpoint, error: type[Exception]) -> str:

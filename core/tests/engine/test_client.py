@@ -68,6 +68,21 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
+def test_drafts_are_counted() -> None:
+    async def test() -> None:
+        async with engine("ready", reply=[5, 6, 7] * 8) as it:
+            assert it.drafts == {}
+            tokens, frames = await collect(it.submit(submit(1, [1, 2], 24)))
+            assert tokens == [5, 6, 7] * 8
+            drafted, right = it.drafts["lookup"]
+            assert (drafted, right) == frames[-1].drafts["lookup"]
+            assert 0 < right <= drafted
+            await collect(it.submit(submit(2, [1, 3], 24)))
+            assert it.drafts["lookup"][0] > drafted
+
+    run(test)
+
+
 def test_answers() -> None:
     async def test() -> None:
         async with engine("ready") as it:

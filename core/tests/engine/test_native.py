@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colibri.compute.native import NativeRuntime
+from colibri.compute.runtime import Row
+from colibri.engine.drafts.choice import Drafts
+from colibri.engine.drafts.source import Ask
 from colibri.engine.frames import Accept, Submit, Tokens
 from colibri.engine.planner import Planner
 from colibri.family import Sampling
+from colibri.testing.speculation import Guesses
+from colibri.testing.speculation import answers as answers_of
 
 from ..native.plans import Draft
 
@@ -76,3 +84,45 @@ def test_what_is_cached_is_told(runtime: NativeRuntime) -> None:
         while planner.busy:
             planner.step()
     assert [accept.cached for accept in accepted] == [0, 3]
+
+
+def test_drafts_leave_the_distribution_of_answers_as_it_is(runtime: NativeRuntime) -> None:
+    """Without seeds, and with drafts that are often right: pairs of tokens come as often as the model's logits say."""
+    random.seed(11)
+    sampling, count = Sampling(temperature=1.5, top_k=4), 4000
+    shares = pair_shares(runtime, [5, 6, 7], sampling)
+    drafts = Drafts(runtime, [Likely([first for first, _ in shares])], gated=False)
+    requests = [Submit(n, [5, 6, 7], 4, sampling) for n in range(count)]
+    found = Counter(tuple(tokens[:2]) for tokens in answers_of(runtime, requests, drafts=drafts).values())
+    assert set(found) <= set(shares)
+    expected = {pair: share * count for pair, share in shares.items() if share * count > 5}
+    spread = sum((found[pair] - want) ** 2 / want for pair, want in expected.items())
+    assert spread < len(expected) + 5 * (2 * len(expected)) ** 0.5
+
+
+class Likely(Guesses):
+    """Three drafts of tokens that may well come."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        super().__init__([], VOCAB, seed=2)
+        self._tokens = tokens
+
+    def outlook(self, ask: Ask) -> Sequence[str]:
+        return ["guess"] * min(ask.most, 3)
+
+    def draft(self, wanted: Sequence[tuple[Ask, int]]) -> list[list[int]]:
+        return [self._random.choices(self._tokens, k=count) for _, count in wanted]
+
+
+def pair_shares(runtime: NativeRuntime, prompt: list[int], sampling: Sampling) -> dict[tuple[int, int], float]:
+    """How likely each pair of tokens is behind a prompt, from the logits."""
+
+    def shares(ids: list[int]) -> dict[int, float]:
+        runtime.step([Row(id, 0, at, logits=at == len(ids) - 1) for at, id in enumerate(ids)])
+        logits = np.array(runtime.logits(0), np.float64)
+        best = np.argsort(-logits)[: sampling.top_k]
+        weights = np.exp((logits[best] - logits.max()) / sampling.temperature)
+        return dict(zip(best.tolist(), (weights / weights.sum()).tolist(), strict=True))
+
+    first = shares(prompt)
+    return {(a, b): share * other for a, share in first.items() for b, other in shares([*prompt, a]).items()}

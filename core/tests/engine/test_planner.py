@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colibri.compute.plan import Codes
+from colibri.engine.drafts.choice import Drafts
+from colibri.engine.drafts.lookup import PromptLookup
 from colibri.engine.frames import Accept, Done, Error, Submit, Tokens, mark_of
 from colibri.engine.planner import Planner
 from colibri.family import Sampling
 from colibri.testing.runtime import ScriptedRuntime, alone, replying
+from colibri.testing.speculation import Guesses
 
 GREEDY = Sampling()
 VOCAB = 32
@@ -22,10 +25,10 @@ VOCAB = 32
 class Desk:
     """A planner and what it said, by request."""
 
-    def __init__(self, runtime: ScriptedRuntime, chunk: int = 4) -> None:
+    def __init__(self, runtime: ScriptedRuntime, chunk: int = 4, drafts: Drafts | None = None) -> None:
         self.runtime = runtime
         self.frames: list[Any] = []
-        self.planner = Planner(runtime, self.frames.append, chunk=chunk)
+        self.planner = Planner(runtime, self.frames.append, chunk=chunk, drafts=drafts)
 
     def of(self, id: int, kind: type[Any]) -> list[Any]:
         return [frame for frame in self.frames if isinstance(frame, kind) and frame.id == id]
@@ -394,6 +397,134 @@ def test_sampling_without_a_seed_is_drawn_once_a_request() -> None:
     assert desk.tokens(2) == alone([1, 2], 6, seed=second)
 
 
+def drafting(runtime: ScriptedRuntime, texts: list[list[int]], luck: float = 1.0, chunk: int = 4) -> Desk:
+    """A desk that drafts up to six tokens, each right by that chance."""
+    return Desk(runtime, chunk, Drafts(runtime, [Guesses(texts, VOCAB, luck=luck)], gated=False))
+
+
+def test_right_drafts_come_in_one_frame_and_are_told() -> None:
+    runtime = ScriptedRuntime(slots=1, max_rows=16)
+    answer = alone([3, 1, 4], 20)
+    desk = drafting(runtime, [[3, 1, 4, *answer]])
+    desk.planner.submit(submit(1, [3, 1, 4], 20))
+    desk.drain()
+    assert desk.tokens(1) == answer
+    frames = [len(frame.ids) for frame in desk.of(1, Tokens)]
+    assert len(frames) == len(runtime.steps) < 20
+    assert frames == [1, *(len(rows) for rows in runtime.steps[1:])]
+    drafted, right = desk.one(1, Done).drafts["guesses"]
+    assert drafted == right == 20 - len(frames)
+
+
+def test_without_drafts_none_are_told() -> None:
+    desk = Desk(ScriptedRuntime())
+    desk.planner.submit(submit(1, [3, 1, 4], 4))
+    desk.drain()
+    assert desk.one(1, Done).drafts == {}
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("at", range(1, 13))
+def test_nothing_behind_a_stop_is_sent_or_kept(at: int, sequential: bool) -> None:
+    answer = alone([3, 1, 4], 20, vocab=1009)
+    runtime = ScriptedRuntime(slots=1, vocab=1009, max_rows=16, sequential=sequential)
+    desk = drafting(runtime, [[3, 1, 4, *answer]])
+    desk.planner.submit(submit(1, [3, 1, 4], 20, stop_ids=[answer[at]]))
+    desk.drain()
+    assert desk.tokens(1) == answer[:at]
+    assert desk.one(1, Done).finish == "stop"
+    history = desk.planner.slots.all[0].history
+    held = [3, 1, 4, *answer[:at]]
+    assert history == held[: len(history)]
+    assert sequential or history == held
+    assert runtime.reach(0, 99) == len(history)
+    desk.planner.submit(submit(2, [*held, 7, 7], 5))
+    assert desk.one(2, Accept).cached == len(history)
+    desk.drain()
+    assert desk.tokens(2) == alone([*held, 7, 7], 5, vocab=1009)
+
+
+@pytest.mark.parametrize("limit", range(1, 10))
+def test_nothing_is_drafted_behind_the_limit(limit: int) -> None:
+    runtime = ScriptedRuntime(slots=1, max_rows=16)
+    answer = alone([3, 1, 4], 20)
+    desk = drafting(runtime, [[3, 1, 4, *answer]])
+    desk.planner.submit(submit(1, [3, 1, 4], limit))
+    desk.drain()
+    assert desk.tokens(1) == answer[:limit]
+    assert desk.one(1, Done).finish == "length"
+    assert max(row.position for rows in runtime.steps for row in rows) == 3 + limit - 2
+    assert desk.planner.slots.all[0].history == [3, 1, 4, *answer[: limit - 1]]
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_a_slot_with_wrong_drafts_holds_only_what_was_said(sequential: bool) -> None:
+    runtime = ScriptedRuntime(slots=1, max_rows=16, sequential=sequential)
+    desk = drafting(runtime, [], luck=0.0)
+    desk.planner.submit(submit(1, [3, 1, 4], 40))
+    for _ in range(12):
+        desk.planner.step()
+        said = [3, 1, 4, *desk.tokens(1)]
+        held = desk.planner.slots.all[0].history
+        assert held == said[: len(held)]
+    desk.planner.cancel(1)
+    said = [3, 1, 4, *desk.tokens(1)]
+    assert desk.one(1, Done).finish == "cancelled"
+    desk.planner.submit(submit(2, [*said, 9], 6))
+    desk.drain()
+    assert desk.tokens(2) == alone([*said, 9], 6)
+
+
+def test_drafts_take_no_rows_from_prompts_and_answers() -> None:
+    for luck in (0.0, 1.0):
+        runtime = ScriptedRuntime(slots=3, max_rows=7, sequential=True)
+        prompts = {id: [id] * 9 for id in (1, 2, 3)}
+        desk = drafting(runtime, [[*ids, *alone(ids, 30)] for ids in prompts.values()], luck)
+        desk.planner.submit(submit(1, prompts[1], 30))
+        desk.planner.submit(submit(2, prompts[2], 30))
+        for _ in range(8):
+            desk.planner.step()
+        desk.planner.submit(submit(3, prompts[3], 30))
+        before = len(runtime.steps)
+        for _ in range(4):
+            desk.planner.step()
+        assert {0, 1, 2} <= {row.slot for row in runtime.steps[before]}
+        desk.drain()
+        assert max(map(len, runtime.steps)) <= 7
+        assert [desk.tokens(id) for id in prompts] == [alone(ids, 30) for ids in prompts.values()]
+
+
+def test_a_step_that_fails_with_drafts_is_made_without() -> None:
+    class Picky(ScriptedRuntime):
+        def step(self, rows: Any) -> list[int]:
+            picked = super().step(rows)
+            if any(row.token == 9 for row in rows):
+                raise RuntimeError("no nines")
+            return picked
+
+    class Nines(Guesses):
+        def draft(self, wanted: Any) -> list[list[int]]:
+            return [[9] * count for _, count in wanted]
+
+    for sequential in (False, True):
+        runtime = Picky(slots=1, max_rows=16, sequential=sequential, pick=replying([1, 2, 3, 4, 5, 6], 0))
+        desk = Desk(runtime, drafts=Drafts(runtime, [Nines([], VOCAB)], gated=False))
+        desk.planner.submit(submit(1, [1, 2], 7))
+        desk.drain()
+        assert desk.tokens(1) == [1, 2, 3, 4, 5, 6, 0]
+
+
+def test_seeded_answers_are_the_same_with_drafts() -> None:
+    for seed in range(8):
+        answer = alone([1, 2], 12, seed=seed)
+        runtime = ScriptedRuntime(slots=1, max_rows=16)
+        desk = drafting(runtime, [[1, 2, *answer]], luck=0.8)
+        desk.planner.submit(submit(1, [1, 2], 12, sampling=Sampling(temperature=1.0, seed=seed)))
+        desk.drain()
+        assert desk.tokens(1) == answer
+        assert desk.one(1, Done).drafts["guesses"][1] > 0
+
+
 #: Few tokens and codes, so that prefixes are shared often.
 PROMPTS = st.lists(st.integers(0, 3) | st.sampled_from([A, B]), min_size=1, max_size=24)
 
@@ -413,15 +544,33 @@ def schedules(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return actions
 
 
-@given(schedules(), st.integers(1, 9), st.integers(3, 12), st.integers(1, 3), st.booleans(), st.sets(st.integers(0, 30)))
-@settings(max_examples=150, deadline=None)
+@given(
+    schedules(),
+    st.integers(1, 9),
+    st.integers(3, 12),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sets(st.integers(0, 30)),
+    st.none() | st.floats(0, 1),
+)
+@settings(max_examples=250, deadline=None)
 def test_any_schedule_gives_the_tokens_of_a_request_alone(
-    schedule: list[tuple[str, Any]], chunk: int, max_rows: int, slots: int, sequential: bool, ways_back: set[int]
+    schedule: list[tuple[str, Any]],
+    chunk: int,
+    max_rows: int,
+    slots: int,
+    sequential: bool,
+    ways_back: set[int],
+    luck: float | None,
 ) -> None:
     runtime = ScriptedRuntime(
         context=32, slots=slots, vocab=VOCAB, max_rows=max_rows, sequential=sequential, codes=Codes(2, 3)
     )
-    desk = Desk(runtime, chunk)
+    texts: list[list[int]] = []
+    drafts = None
+    if luck is not None:
+        drafts = Drafts(runtime, [Guesses(texts, VOCAB, luck=luck), PromptLookup(slots, 3)], gated=False)
+    desk = Desk(runtime, chunk, drafts)
     wanted: dict[int, list[int]] = {}
     ended_early: set[int] = set()
     calls: dict[str, Callable[[int], None]] = {"cancel": desk.planner.cancel, "stop": desk.planner.stop}
@@ -432,6 +581,7 @@ def test_any_schedule_gives_the_tokens_of_a_request_alone(
             sampling = GREEDY if seed is None else Sampling(temperature=1.0, seed=seed)
             asked = hearing(id, prompt, count, slot=slot, sampling=sampling, ways_back=list(ways_back))
             wanted[id] = alone(asked.ids, min(count, 32 - len(prompt)), vocab=VOCAB, seed=seed)
+            texts.append([*asked.ids, *wanted[id]])
             desk.planner.submit(asked)
         elif action == "step":
             desk.planner.step()
@@ -442,6 +592,8 @@ def test_any_schedule_gives_the_tokens_of_a_request_alone(
             calls[action](id)
     desk.drain()
     assert sorted(desk.planner.slots.free()) == list(range(slots))
+    for slot in desk.planner.slots.all:
+        assert runtime.reach(slot.index, 99) == len(slot.history)
     for id, tokens in wanted.items():
         if desk.of(id, Error):
             assert desk.one(id, Error).code in ("slot_busy", "invalid_value")

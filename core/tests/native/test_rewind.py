@@ -107,11 +107,20 @@ def test_any_way_to_a_sequence_gives_the_same_bytes(models: dict[str, Model], na
     runtime, fresh = load(models[name]), Fresh(models[name])
     held: list[list[int]] = [[] for _ in range(SLOTS)]
     known: list[list[int]] = [[] for _ in range(SLOTS)]  # lengths that were remembered, by rising length
+    tried: list[list[int]] = [[] for _ in range(SLOTS)]  # the length that is held, as long as no more than a step followed
     for _ in range(data.draw(st.integers(1, 14))):
         slot = data.draw(st.integers(0, SLOTS - 1))
-        match data.draw(st.sampled_from(["step", "step", "remember", "rewind", "copy"])):
+        match data.draw(st.sampled_from(["step", "step", "try", "remember", "rewind", "copy"])):
             case "step":
                 more = data.draw(st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=30))[: CONTEXT - len(held[slot])]
+                held[slot] += more
+                tried[slot] = []
+                if more:
+                    assert advance(runtime, slot, held[slot], len(more)) == fresh(held[slot], len(more))
+            case "try":
+                runtime.hold(slot)
+                tried[slot] = [len(held[slot])]
+                more = data.draw(st.lists(st.integers(0, VOCAB - 1), max_size=ROWS))[: CONTEXT - len(held[slot])]
                 held[slot] += more
                 if more:
                     assert advance(runtime, slot, held[slot], len(more)) == fresh(held[slot], len(more))
@@ -120,16 +129,18 @@ def test_any_way_to_a_sequence_gives_the_same_bytes(models: dict[str, Model], na
                 known[slot] += [len(held[slot])] * (len(held[slot]) not in known[slot])
             case "rewind":
                 wanted = data.draw(st.integers(0, len(held[slot]) + 3))
-                _check_length(runtime.reach(slot, wanted), wanted, held[slot], known[slot])
+                _check_length(runtime.reach(slot, wanted), wanted, held[slot], known[slot] + tried[slot])
                 length = runtime.reach(slot, wanted)
                 assert runtime.rewind(slot, wanted) == length
                 del held[slot][length:]
                 known[slot] = [at for at in known[slot] if at <= length]
+                tried[slot] = [at for at in tried[slot] if at < length]
             case "copy":
                 wanted, target = data.draw(st.integers(0, len(held[slot]))), data.draw(st.integers(0, SLOTS - 1))
                 length = runtime.reach(slot, wanted)
-                _check_length(length, wanted, held[slot], known[slot])
+                _check_length(length, wanted, held[slot], known[slot] + tried[slot])
                 assert runtime.copy(slot, target, wanted) == length
+                tried[target] = [at for at in tried[target] if target == slot and at < length]
                 held[target] = held[slot][:length]
                 known[target] = [at for at in known[slot] if at <= length]
     for slot in range(SLOTS):  # whatever was done last
@@ -198,6 +209,35 @@ def test_a_memory_goes_back_only_to_what_was_remembered(models: dict[str, Model]
     assert advance(runtime, 0, TOKENS[:60], 40) == fresh(TOKENS[:60], 40)
     assert runtime.rewind(1, 19) == 0
     assert advance(runtime, 1, TOKENS[:10], 10) == fresh(TOKENS[:10], 10)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_step_that_was_tried_is_taken_back_again_and_again(models: dict[str, Model], name: str) -> None:
+    runtime, fresh = load(models[name]), Fresh(models[name])
+    for length in range(1, CONTEXT - ROWS):
+        runtime.step([Row(TOKENS[length - 1], 0, length - 1)])
+        runtime.hold(0)
+        runtime.step([Row(VOCAB - 1, 0, length + i) for i in range(ROWS)])
+        if length % 3 == 0:
+            assert runtime.copy(0, 1, length) == length
+            assert advance(runtime, 1, TOKENS[: length + 2], 2) == fresh(TOKENS[: length + 2], 2)
+        assert runtime.reach(0, length + ROWS - 1) >= length
+        assert runtime.rewind(0, length) == length
+    assert advance(runtime, 0, TOKENS, CONTEXT - length) == fresh(TOKENS, CONTEXT - length)
+
+
+def test_what_is_held_displaces_nothing_that_is_remembered(models: dict[str, Model]) -> None:
+    runtime = load(models["memories"])
+    for length in range(4, 36, 4):
+        advance(runtime, 0, TOKENS[:length], 4)
+        runtime.remember(0)
+    for length in range(33, 60):
+        runtime.hold(0)
+        advance(runtime, 0, TOKENS[:length], 1)
+    assert runtime.reach(0, 58) == 58
+    assert [runtime.reach(0, length) for length in range(7, 36, 4)] == list(range(4, 36, 4))
+    with pytest.raises(ValueError, match="no slot 3"):
+        runtime.hold(SLOTS)
 
 
 def test_a_new_beginning_forgets(models: dict[str, Model]) -> None:

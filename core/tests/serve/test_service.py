@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from colibri.chat.conversation import Conversation
+from colibri.chat.tokenizer import Tokenizer
 from colibri.compute.checkpoint import Checkpoint
 from colibri.errors import CheckpointError, ColibriError, EngineError, PluginError, SettingError, Unavailable
 from colibri.plugins import load_plugins
@@ -22,7 +23,7 @@ from colibri.serve.service import ModelService, name_of
 from colibri.settings import Settings
 from colibri.testing.checkpoints import seeded_weights, write_checkpoint
 
-from .conftest import VOCAB, byte_tokenizer, user
+from .conftest import VOCAB, byte_tokenizer, engine_saying, service_on, user
 
 PLUGIN = str(Path(__file__).with_name("tiny_family.py"))
 
@@ -170,6 +171,19 @@ def test_what_cannot_be_opened(
             await ModelService.open(settings, load_plugins(settings))
         assert "\n" not in caught.value.message
         assert psutil.Process().children() == []
+
+    run(test)
+
+
+def test_health_tells_of_drafts_once_there_were_some(tokenizer: Tokenizer) -> None:
+    async def test() -> None:
+        engine = engine_saying("ok")
+        service = service_on(engine, tokenizer)
+        told: Any = service.health()[1]["engine"]
+        assert "drafts" not in told
+        engine.drafts["lookup"] = (12, 9)
+        told = service.health()[1]["engine"]
+        assert told["drafts"] == {"lookup": {"drafted": 12, "accepted": 9}}
 
     run(test)
 

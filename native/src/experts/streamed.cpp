@@ -147,6 +147,8 @@ void StreamedBank::ask(std::span<const Demand> demands) {
     given_.clear();
     int64_t most = 1;
     for (const Demand& demand : demands) {
+        // What was begun for an earlier step and failed is tried again.
+        if (home(demand.expert) >= 0) settle(home(demand.expert));
         need_[static_cast<size_t>(demand.expert)] = Need::Asked;
         heat(demand.expert, demand.rows);
         most = std::max(most, demand.rows);

@@ -18,10 +18,14 @@ constexpr int64_t kSnapshotBytes = int64_t{1} << 30;
 
 RecurrentState::RecurrentState(const State& state, int64_t slots)
     : size_(state.used ? state.width() : 0),
-      memory_(static_cast<uint64_t>(size_) * sizeof(float) * static_cast<uint64_t>(slots), kWhat) {}
+      second_(static_cast<size_t>(slots), 0),
+      memory_(static_cast<uint64_t>(size_) * sizeof(float) * 2 * static_cast<uint64_t>(slots), kWhat) {}
 
 Slots::Slots(const std::vector<State>& states, int64_t slots, int64_t context, int64_t max_rows)
-    : context_(context), lengths_(static_cast<size_t>(slots), 0), snapshots_(static_cast<size_t>(slots)) {
+    : context_(context),
+      lengths_(static_cast<size_t>(slots), 0),
+      held_lengths_(static_cast<size_t>(slots), -1),
+      snapshots_(static_cast<size_t>(slots)) {
     for (const State& state : states) {
         if (state.recurrent) {
             places_.push_back(static_cast<int>(recurrents_.size()));
@@ -46,13 +50,24 @@ bool Slots::can_cut(int64_t slot, int64_t length) const {
     if (length == held || length == 0) return true;
     for (const RecurrentState& state : recurrents_)
         if (state.size() > 0) return false;
+    return windows_can_cut(slot, length);
+}
+
+bool Slots::windows_can_cut(int64_t slot, int64_t length) const {
+    const int64_t held = this->length(slot);
     return std::all_of(rows_.begin(), rows_.end(), [&](const RowState& rows) { return rows.can_cut(slot, held, length); });
+}
+
+bool Slots::held_at(int64_t slot, int64_t length) const {
+    return held_lengths_[static_cast<size_t>(slot)] == length && windows_can_cut(slot, length);
 }
 
 void Slots::begin(int64_t slot, int64_t begin, int64_t end) {
     if (begin == 0) clear(slot);
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     while (!known.empty() && known.back()->length > begin) known.pop_back();
+    int64_t& tried = held_lengths_[static_cast<size_t>(slot)];
+    if (tried > begin) tried = -1;
     // Rows by position before `begin` are left alone; what else there is may be half written if the step fails.
     lengths_[static_cast<size_t>(slot)] = sequential() ? 0 : begin;
     for (RowState& rows : rows_) rows.make_room(slot, begin / rows.every(), (end + rows.every() - 1) / rows.every());
@@ -66,15 +81,25 @@ int64_t Slots::reach(int64_t slot, int64_t length) const {
     int64_t best = 0;
     for (const auto& snapshot : snapshots_[static_cast<size_t>(slot)])
         if (snapshot->length <= length) best = snapshot->length;
-    return best;
+    const int64_t held = held_lengths_[static_cast<size_t>(slot)];
+    return held > best && held <= length && held_at(slot, held) ? held : best;
 }
 
 int64_t Slots::rewind(int64_t slot, int64_t length) {
     length = reach(slot, length);
     Snapshots& known = snapshots_[static_cast<size_t>(slot)];
     while (!known.empty() && known.back()->length > length) known.pop_back();
-    if (!can_cut(slot, length)) restore(slot, *known.back());
+    int64_t& tried = held_lengths_[static_cast<size_t>(slot)];
+    if (!can_cut(slot, length)) {
+        if (held_at(slot, length)) {
+            for (RecurrentState& state : recurrents_) state.swap(slot);
+            tried = -1;
+        } else {
+            restore(slot, *known.back());
+        }
+    }
     if (length == 0) clear(slot);
+    if (tried > length) tried = -1;
     lengths_[static_cast<size_t>(slot)] = length;
     return length;
 }
@@ -93,6 +118,8 @@ int64_t Slots::copy(int64_t source, int64_t target, int64_t length) {
         for (RowState& rows : rows_) rows.copy(source, target, length);
         if (can_cut(source, length))
             for (RecurrentState& state : recurrents_) std::copy_n(state.at(source), state.size(), state.at(target));
+        else if (held_at(source, length))
+            for (RecurrentState& state : recurrents_) std::copy_n(state.held(source), state.size(), state.at(target));
         else
             restore(target, *known.back());
     }
@@ -131,8 +158,11 @@ int64_t Slots::size_at(int64_t length) const {
 Snapshot Slots::snapshot(int64_t slot, int64_t length) const {
     Snapshot made{length, {}};
     made.values.reserve(static_cast<size_t>(size_at(length)));
-    for (const RecurrentState& state : recurrents_)
-        made.values.insert(made.values.end(), state.at(slot), state.at(slot) + state.size());
+    const bool tried = !can_cut(slot, length);  // then `length` is where the slot is held
+    for (const RecurrentState& state : recurrents_) {
+        const float* from = tried ? state.held(slot) : state.at(slot);
+        made.values.insert(made.values.end(), from, from + state.size());
+    }
     for (const RowState& rows : rows_) rows.save(slot, length, made.values);
     return made;
 }
@@ -189,6 +219,12 @@ void Slots::adopt(Blank& blank) {
     blank = {};
 }
 
+void Slots::hold(int64_t slot) {
+    check(slot, 0);
+    for (RecurrentState& state : recurrents_) std::copy_n(state.at(slot), state.size(), state.held(slot));
+    held_lengths_[static_cast<size_t>(slot)] = length(slot);
+}
+
 void Slots::restore(int64_t slot, const Snapshot& snapshot) {
     const float* from = snapshot.values.data();
     for (RecurrentState& state : recurrents_) {
@@ -199,6 +235,7 @@ void Slots::restore(int64_t slot, const Snapshot& snapshot) {
 }
 
 void Slots::clear(int64_t slot) {
+    held_lengths_[static_cast<size_t>(slot)] = -1;
     for (RecurrentState& state : recurrents_) std::fill_n(state.at(slot), state.size(), 0.0f);
     for (RowState& rows : rows_) rows.clear(slot);
 }

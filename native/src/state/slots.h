@@ -11,16 +11,23 @@
 
 namespace colibri {
 
-// Numbers that every position of a slot changes, such as the memory of a delta rule.
+// Numbers that every position of a slot changes, such as the memory of a delta rule; and room to hold what they once were.
 class RecurrentState {
 public:
     RecurrentState(const State&, int64_t slots);  // NoRoom
-    float* at(int64_t slot) const { return reinterpret_cast<float*>(memory_.data()) + slot * size_; }
+    float* at(int64_t slot) const { return half(slot, second_[static_cast<size_t>(slot)]); }
+    float* held(int64_t slot) const { return half(slot, !second_[static_cast<size_t>(slot)]); }
+    void swap(int64_t slot) { second_[static_cast<size_t>(slot)] ^= 1; }
     int64_t size() const { return size_; }
     uint64_t resident() const { return memory_.resident(); }
 
 private:
+    float* half(int64_t slot, bool second) const {
+        return reinterpret_cast<float*>(memory_.data()) + (2 * slot + second) * size_;
+    }
+
     int64_t size_;  // 0 if no op uses it
+    std::vector<uint8_t> second_;  // per slot: which half is the present
     LazyMemory memory_;
 };
 
@@ -95,6 +102,9 @@ public:
     int64_t copy(int64_t source, int64_t target, int64_t length);
     // Remembers the slot as it is, so that it can be taken back to its present length. Nothing to do where it can anyway.
     void remember(int64_t slot);
+    // The same for what is only tried: until the slot is held again or taken back to there, and as long as one step reaches.
+    // Costs a copy of what is recurrent, and no allocation; going back costs nothing.
+    void hold(int64_t slot);
 
     // The slot as it would be after `rewind(slot, length)`. Reads nothing but this slot, so that others may be stepped
     // meanwhile. Of what it remembers the first length and the last two are taken along.
@@ -110,6 +120,8 @@ public:
 
 private:
     bool sequential() const { return snapshot_size_ > 0; }
+    bool windows_can_cut(int64_t slot, int64_t length) const;
+    bool held_at(int64_t slot, int64_t length) const;
     size_t most_snapshots() const;
     int64_t size_at(int64_t length) const;  // numbers of a snapshot
     Snapshot snapshot(int64_t slot, int64_t length) const;
@@ -120,7 +132,7 @@ private:
     std::vector<int> places_;  // of each state, in rows_ or recurrents_
     std::vector<RowState> rows_;
     std::vector<RecurrentState> recurrents_;
-    std::vector<int64_t> lengths_;
+    std::vector<int64_t> lengths_, held_lengths_;  // -1: nothing is held
     std::vector<Snapshots> snapshots_;
     int64_t snapshot_size_ = 0;  // numbers, at most
 };

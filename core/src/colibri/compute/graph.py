@@ -167,7 +167,8 @@ class Graph(Operations):
 
     def hidden(self, x: Value) -> Value:
         """x [rows, width] is what a draft head takes of this forward pass: the row behind the last norm, or the residual
-        streams where there are several. Returns x."""
+        streams where there are several. In a head's own pass it is what the head can take in place of that, to draft a token
+        further. Returns x."""
         if self._hidden is not None:
             raise PluginError("graph: hidden is declared twice")
         self._hidden = x

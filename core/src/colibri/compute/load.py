@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..errors import CheckpointError, ColibriError, PluginError, SettingError
 from ..family import Family
-from .budget import PROCESS, Sizes, no_room, room_for_model, split
+from .budget import PROCESS, Sizes, in_words, no_room, room_for_model, split
 from .checkpoint import Checkpoint, Tensor, parts_of, stretches
 from .experts import DEFAULT_STREAMING, Streaming
 from .graph import Graph
@@ -19,6 +22,8 @@ from .runtime import Runtime
 
 if TYPE_CHECKING:
     from .native import NativeRuntime
+
+log = logging.getLogger(__name__)
 
 GIB = 1 << 30
 
@@ -103,7 +108,7 @@ def load_runtime(
     max_rows: int = DEFAULT_ROWS,
     threads: int = 0,
     isa: str = "",
-    drafts: bool = False,
+    drafts: bool | None = False,
     ram: int = 0,
     streaming: Streaming = DEFAULT_STREAMING,
     progress: Callable[[str, float], None] | None = None,
@@ -111,36 +116,96 @@ def load_runtime(
     """Load a model natively: at most `max_rows` rows a step, `slots` slots of `context` tokens (0: see context_for).
 
     `threads` 0 takes all physical cores, `isa` "" the best code path; `progress` hears of each stage and its fraction.
-    `drafts`: the checkpoint's draft head too, if it has one: it becomes the runtime's `draft`, whose hidden rows are kept.
-    `ram`: bytes that the process may take (0: most of what is free); experts that it doesn't hold are read as `streaming`
-    says. Raises CheckpointError, PluginError or SettingError.
+    `drafts`: the checkpoint's draft head too, if it has one: it becomes the runtime's `draft`, and hidden rows are kept for
+    it. None: if it is whole, and memory has room for it beside the model; a warning says where it is left out. `ram`: bytes
+    that the process may take (0: most of what is free); experts that it doesn't hold are read as `streaming` says.
+    Raises CheckpointError, PluginError or SettingError.
     """
     from .native import NativeRuntime  # its library is needed only where a model is really loaded
 
     plan, tensors = declare(family, checkpoint)
-    head = declare_draft(family, checkpoint, plan) if drafts else None
     length = context_for(plan, context)
-    models = [(plan, tensors), *([head] if head else [])]
-    sizes = [plan_bytes(*each, context=length, slots=slots, max_rows=max_rows) for each in models]
-    size = sum(sizes[1:], sizes[0])
-    # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
-    if size.kv > total():
-        raise _no_room(length, slots, size, f"this machine has {total() / GIB:.1f} GiB")
     room = room_for_model(ram)
+    bytes_of = partial(plan_bytes, context=length, slots=slots, max_rows=max_rows)
+    sizes = [bytes_of(plan, tensors)]
+
+    def check(kv: int) -> None:
+        # The cache is only taken as it fills: what can never fit must be said now, not in the middle of an answer.
+        if kv > total():
+            raise _no_room(length, slots, kv, f"this machine has {total() / GIB:.1f} GiB")
+
+    check(sizes[0].kv)
+    head = _head(family, checkpoint, (plan, tensors), room - PROCESS - sizes[0].total, bytes_of, drafts)
+    if head is not None:
+        sizes.append(_beside(bytes_of(*head), head[1], tensors))
+    size = sum(sizes[1:], sizes[0])
+    check(size.kv)
     streamed = streaming if size.experts and size.total + PROCESS > room else None
-    load = partial(NativeRuntime.load, slots=slots, context=length, max_rows=max_rows, threads=threads, isa=isa)
+    load = partial(
+        NativeRuntime.load,
+        slots=slots,
+        context=length,
+        max_rows=max_rows,
+        threads=threads,
+        isa=isa,
+        streaming=streamed,
+        progress=progress,
+    )
     try:
-        draft = load(*head, streaming=streamed, progress=progress) if head is not None else None
-        runtime = load(plan, tensors, draft=draft, streaming=streamed, progress=progress)
+        draft = _load_head(load, head, drafts)
+        runtime = load(plan, tensors, draft=draft)
     except ValueError as error:
         raise CheckpointError(str(error), file=checkpoint.path) from None
     except MemoryError:
-        raise _no_room(length, slots, size, "the system does not give that") from None
+        raise _no_room(length, slots, size.kv, "the system does not give that") from None
     if streamed is not None:
         loaded = [each for each in (runtime, draft) if each is not None]
         fixed = size.weights + size.kv + PROCESS + sum(each.workspace for each in loaded)
-        _share_out(room - fixed, loaded, sizes, lambda least: no_room(room, fixed, least, ram))
+        _share_out(room - fixed, loaded, sizes[: len(loaded)], lambda least: no_room(room, fixed, least, ram))
     return runtime
+
+
+def _head(
+    family: Family,
+    checkpoint: Checkpoint,
+    model: Declared,
+    left: int,
+    bytes_of: Callable[[Plan, Mapping[str, Tensor]], Sizes],
+    wanted: bool | None,
+) -> Declared | None:
+    """The draft head to load, if there is one and it is `wanted`, or, where nobody says (None), if it is whole and the
+    `left` bytes hold it."""
+    if wanted is False:
+        return None
+    try:
+        head = declare_draft(family, checkpoint, model[0])
+        if head is None or wanted:
+            return head
+        more = _beside(bytes_of(*head), head[1], model[1]).total
+        if more > left:
+            raise SettingError(f"it takes {in_words(more)}, beside the model there are {in_words(max(0, left))}")
+        return head
+    except (ColibriError, MemoryError) as error:
+        if wanted:
+            raise
+        log.warning("the draft head is left out: %s", error)
+        return None
+
+
+def _beside(sizes: Sizes, head: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> Sizes:
+    """What a head takes besides the model, whose weights it may share."""
+    shared = sum(tensor.nbytes for name, tensor in head.items() if name in model)
+    return replace(sizes, weights=max(0, sizes.weights - shared))
+
+
+def _load_head(load: Callable[..., NativeRuntime], head: Declared | None, wanted: bool | None) -> NativeRuntime | None:
+    try:
+        return None if head is None else load(*head, hidden=True)
+    except (ColibriError, ValueError, MemoryError) as error:
+        if wanted:
+            raise
+        log.warning("the draft head is left out: %s", error)
+        return None
 
 
 def _share_out(
@@ -158,7 +223,7 @@ def _share_out(
             cache.limit(share)
 
 
-def _no_room(context: int, slots: int, size: Sizes, reason: str) -> SettingError:
+def _no_room(context: int, slots: int, kv: int, reason: str) -> SettingError:
     return SettingError(
-        f"--ctx {context} with --kv-slots {slots} needs {size.kv / GIB:.1f} GiB for the cache, {reason}; lower one of them"
+        f"--ctx {context} with --kv-slots {slots} needs {kv / GIB:.1f} GiB for the cache, {reason}; lower one of them"
     )

@@ -37,6 +37,7 @@ class NativeRuntime:
         vocab: int,
         codes: Codes | None,
         given: int,
+        gives: int,
         draft: Runtime | None,
         slots: int,
         context: int,
@@ -46,7 +47,7 @@ class NativeRuntime:
     ) -> None:
         """`cache` is what full slots take, in bytes."""
         self.experts = experts
-        self.identity, self.given, self.draft = identity, given, draft
+        self.identity, self.given, self.gives, self.draft = identity, given, gives, draft
         self.vocab, self.codes, self.slots, self.context, self.sequential = vocab, codes, slots, context, sequential
         self._cache = cache
         self.max_rows = runtime.max_rows
@@ -111,6 +112,7 @@ class NativeRuntime:
             vocab=plan.vocab,
             codes=plan.codes,
             given=plan.given,
+            gives=plan.widths[kept] if kept >= 0 else 0,
             draft=draft,
             slots=slots,
             context=context,
@@ -166,6 +168,10 @@ class NativeRuntime:
     def remember(self, slot: int) -> None:
         """Make sure that a slot can be taken back to its present length."""
         self._runtime.remember(slot)
+
+    def hold(self, slot: int) -> None:
+        """The same for one step that may have to be taken back, at no cost but that of a copy."""
+        self._runtime.hold(slot)
 
     def image(self, slot: int, length: int) -> Image:
         """The slot as `rewind(slot, length)` would make it; any thread may ask, about a slot that is not in use."""

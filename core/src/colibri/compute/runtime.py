@@ -76,6 +76,7 @@ class Runtime(Protocol):
     vocab: int
     codes: Codes | None  # what rows can have in place of tokens
     given: int  # numbers that each row brings along
+    gives: int  # numbers of a hidden row, 0 where none are kept
     identity: str  # of the computation and its weights (see compute.identity); "": its states can't be saved
     draft: Runtime | None  # the model's draft head, if it was loaded: its rows bring this runtime's hidden rows along
     max_rows: int
@@ -108,6 +109,11 @@ class Runtime(Protocol):
 
     def remember(self, slot: int) -> None:
         """Make sure that a slot can be taken back to its present length."""
+        ...
+
+    def hold(self, slot: int) -> None:
+        """The same for one step that may have to be taken back: it lasts until it is used or the slot is held again, and as
+        long as windows reach, and costs a copy of what can't be cut."""
         ...
 
     def image(self, slot: int, length: int) -> Image:

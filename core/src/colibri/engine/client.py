@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -55,6 +55,7 @@ class LocalEngine:
         self._resumed: list[Resumed] = []
         self._ready: Ready | None = None
         self._reason: str | None = None
+        self._drafts: dict[str, tuple[int, int]] = {}
         self._deaths = 0
         self._failed_starts = 0
         self._life: asyncio.Task[None] | None = None
@@ -66,6 +67,10 @@ class LocalEngine:
     @property
     def ready(self) -> Ready | None:
         return self._ready
+
+    @property
+    def drafts(self) -> Mapping[str, tuple[int, int]]:
+        return self._drafts
 
     @property
     def pid(self) -> int | None:
@@ -187,6 +192,9 @@ class LocalEngine:
                 self._slots.release(slot.index)
             if isinstance(frame, Done):
                 self._deaths = 0
+                for source, (drafted, right) in frame.drafts.items():
+                    before = self._drafts.get(source, (0, 0))
+                    self._drafts[source] = before[0] + drafted, before[1] + right
             if flight.fault is not None:
                 flight.stream.fail(flight.fault)
         flight.stream.put(frame)

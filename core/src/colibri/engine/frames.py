@@ -105,12 +105,14 @@ class Tokens(Struct, frozen=True, tag_field="t", tag="tokens"):
 
 
 class Done(Struct, frozen=True, tag_field="t", tag="done"):
-    """Request `id` ended: at a stop (id or Stop frame), at its length, or cancelled. Times are in seconds."""
+    """Request `id` ended: at a stop (id or Stop frame), at its length, or cancelled. Times are in seconds. `drafts`: by
+    source, how many tokens were drafted, and how many of these were right."""
 
     id: int
     finish: Literal["stop", "length", "cancelled"]
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    drafts: dict[str, tuple[int, int]] = {}
 
 
 class Error(Struct, frozen=True, tag_field="t", tag="error"):

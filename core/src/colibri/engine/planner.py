@@ -6,7 +6,8 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ from msgspec.structs import replace
 from ..compute.runtime import Row, Runtime
 from ..errors import ColibriError
 from ..family import Sampling
+from .drafts.choice import Drafts
+from .drafts.source import Ask, Draft
 from .frames import Accept, Done, Error, Submit, Tokens
 from .limits import refusal
 from .slots import Slot, Slots
@@ -30,40 +33,64 @@ _EVERY = 1024
 
 
 class _Request:
-    """A request in a slot. It prefills until `token`, the last one picked, is there; then it decodes."""
+    """A request in a slot. `tokens` are its prompt and what was picked; the slot's history is a beginning of them."""
 
     def __init__(self, submit: Submit, slot: Slot, limit: int, now: float) -> None:
         self.id = submit.id
-        self.prompt = submit.ids
+        self.tokens = list(submit.ids)
+        self.prompt = len(submit.ids)
         self.codes = dict(zip((at for at, id in enumerate(submit.ids) if id < 0), submit.media, strict=True))
         self.slot = slot
         self.limit = limit
         self.stops = frozenset(submit.stop_ids)
         seed = submit.sampling.seed
         self.sampling: Sampling = replace(submit.sampling, seed=random.getrandbits(64) if seed is None else seed % _SEEDS)
-        self.token = -1
         self.drawn = 0
+        self.drafts: dict[str, tuple[int, int]] = {}
         self.ways_back = set(submit.ways_back)
         self.accepted_at = now
         self.decoding_since: float | None = None
 
+    @property
+    def left(self) -> int:
+        """How many tokens are there that the slot does not hold."""
+        return len(self.tokens) - len(self.slot.history)
+
 
 class _Part(Struct, frozen=True):
-    """What a step computes of one request: `tokens` at the slot's next positions; the last one `takes` a new token."""
+    """What a step computes of one request: its next `count` tokens, and drafts behind them. If these tokens are the last
+    there are, the last one and every draft pick a new one."""
 
     request: _Request
-    tokens: list[int]
-    takes: bool
+    count: int
+    draft: Draft | None = None
+
+    @property
+    def start(self) -> int:
+        return len(self.request.slot.history)
+
+    @property
+    def takes(self) -> bool:
+        return self.count == self.request.left
+
+    @property
+    def drafted(self) -> Sequence[int]:
+        return self.draft.tokens if self.draft is not None else ()
+
+    def ask(self) -> Ask:
+        request = self.request
+        most = request.limit - request.drawn - 1
+        return Ask(request.slot.index, request.tokens, most, request.sampling, request.drawn, request.stops)
 
     def rows(self) -> list[Row]:
-        request, start = self.request, len(self.request.slot.history)
-        slot = request.slot.index
+        request, slot, start = self.request, self.request.slot.index, self.start
         rows = [
             Row(token, slot, at) if token >= 0 else Row(0, slot, at, codes=request.codes[at])
-            for at, token in enumerate(self.tokens, start)
+            for at, token in enumerate((*request.tokens[start : start + self.count], *self.drafted), start)
         ]
         if self.takes:
-            rows[-1] = replace(rows[-1], sampling=request.sampling, draw=request.drawn)
+            for draw, i in enumerate(range(self.count - 1, len(rows)), request.drawn):
+                rows[i] = replace(rows[i], sampling=request.sampling, draw=draw)
         return rows
 
 
@@ -71,7 +98,8 @@ class Planner:
     """Runs requests on a runtime, step by step. Not for concurrent use.
 
     A step holds the next row of every decoding request and at most `chunk` rows of one prompt; prompts take turns, so a
-    long one delays running answers by no more than a chunk, and other prompts by no more than their share.
+    long one delays running answers by no more than a chunk, and other prompts by no more than their share. `drafts` get rows
+    that are left over.
     """
 
     def __init__(
@@ -80,6 +108,7 @@ class Planner:
         emit: Emit,
         *,
         chunk: int,
+        drafts: Drafts | None = None,
         slots: Slots | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -89,6 +118,7 @@ class Planner:
         self._runtime = runtime
         self._emit = emit
         self._chunk = max(1, chunk)
+        self._drafts = drafts
         self._clock = clock
         self._requests: dict[int, _Request] = {}
         self._prefilling: deque[_Request] = deque()
@@ -113,7 +143,7 @@ class Planner:
             self._emit(error)
             return
         index = self.slots.nearest(submit.ids, free) if submit.slot is None else submit.slot
-        cached = self.slots.take(index, submit.ids, runtime)
+        cached = self.slots.take(index, submit.ids, self._drafts or runtime)
         limit = min(submit.max_tokens, runtime.context - len(submit.ids))
         request = _Request(submit, self.slots.all[index], limit, self._clock())
         self._requests[request.id] = request
@@ -137,24 +167,35 @@ class Planner:
 
     def step(self) -> None:
         """Compute one batch and emit what came of it. Does nothing when nothing is to be done."""
-        parts = [_Part(request, [request.token], takes=True) for request in self._requests.values() if request.token >= 0]
+        decoding = [request for request in self._requests.values() if request.drawn]
+        spare = self._runtime.max_rows - len(decoding) - bool(self._prefilling)
+        parts = []
+        for request in decoding:  # what a draft has cost a slot that can't be cut is computed again as far as there is room
+            parts.append(_Part(request, min(request.left, 1 + spare)))
+            spare -= parts[-1].count - 1
         if self._prefilling:
-            parts.append(self._chunk_of(self._prefilling.popleft(), room=self._runtime.max_rows - len(parts)))
+            parts.append(self._chunk_of(self._prefilling.popleft(), room=spare + 1))
         if parts:
-            self._compute(parts)
+            self._compute(self._with_drafts(parts))
+
+    def _with_drafts(self, parts: list[_Part]) -> list[_Part]:
+        if self._drafts is None:
+            return parts
+        asks = [part.ask() for part in parts if part.takes and part.request.drawn]
+        drafts = self._drafts.propose(asks, sum(part.count for part in parts))
+        return [replace(part, draft=drafts.get(part.request.slot.index)) for part in parts]
 
     def _chunk_of(self, request: _Request, room: int) -> _Part:
         """The next tokens of a prompt; if more follow, it goes to the end of the line."""
         start = len(request.slot.history)
-        tokens = request.prompt[start : min(start + min(self._chunk, room), self._next_way_back(request, start))]
-        last = start + len(tokens) == len(request.prompt)
-        if not last:
+        end = min(start + min(self._chunk, room), self._next_way_back(request, start))
+        if end < request.prompt:
             self._prefilling.append(request)
-        return _Part(request, tokens, takes=last)
+        return _Part(request, end - start)
 
     def _next_way_back(self, request: _Request, start: int) -> int:
         """Where the prompt is to be remembered next: a chunk ends there. The end of the prompt if nowhere."""
-        end = len(request.prompt)
+        end = request.prompt
         if not self._runtime.sequential:
             return end
         return min((at for at in (*request.ways_back, (start // _EVERY + 1) * _EVERY) if start < at < end), default=end)
@@ -165,37 +206,81 @@ class Planner:
             self._runtime.remember(request.slot.index)
 
     def _compute(self, parts: list[_Part]) -> None:
+        began = self._clock()
+        answers = all(part.request.drawn for part in parts)
+        rows = [part.rows() for part in parts]
         try:
-            tokens = self._runtime.step([row for part in parts for row in part.rows()])
+            for part in parts:
+                if part.draft is not None:
+                    self._runtime.hold(part.request.slot.index)
+            picked = iter(self._runtime.step([row for own in rows for row in own]))
         except Exception as error:
-            # A step only writes behind the slots' histories, so it can be made again: each part alone, to fail just the
-            # requests that are to blame.
-            if len(parts) > 1:
-                for part in parts:
-                    self._compute([part])
-            else:
-                log.debug("a step failed", exc_info=True)
-                reason = error.message if isinstance(error, ColibriError) else f"{type(error).__name__}: {error}"
-                self.fail(parts[0].request.id, "engine_error", f"The engine failed to compute a step: {reason}")
+            self._compute_again(parts, error)
+            return
+        first = 0
+        for part, own in zip(parts, rows, strict=True):
+            self._settle(part, [next(picked) for row in own if row.sampling is not None], first)
+            first += len(own)
+        if self._drafts is not None and answers:
+            self._drafts.took(first, self._clock() - began)
+
+    def _compute_again(self, parts: list[_Part], error: Exception) -> None:
+        """After a step that failed. It only wrote behind the slots' histories, so it can be made again: each part alone and
+        without drafts, to fail just the requests that are to blame."""
+        if len(parts) == 1 and parts[0].draft is None:
+            log.debug("a step failed", exc_info=error)
+            reason = error.message if isinstance(error, ColibriError) else f"{type(error).__name__}: {error}"
+            self.fail(parts[0].request.id, "engine_error", f"The engine failed to compute a step: {reason}")
             return
         for part in parts:
-            part.request.slot.extend(part.tokens)
-            if part.request.token < 0:
-                self._remember(part.request)
-        for part, token in zip([part for part in parts if part.takes], tokens, strict=True):
-            self._take(part.request, token)
+            if part.draft is not None:
+                self._runtime.rewind(part.request.slot.index, part.start)
+            self._compute([replace(part, draft=None)])
+            self._with_drafts([])  # whoever follows the steps reads each one's rows before the next
 
-    def _take(self, request: _Request, token: int) -> None:
+    def _settle(self, part: _Part, picked: list[int], first: int) -> None:
+        """Take in what a step, whose row `first` is the part's first one, made of a part."""
+        request, slot, start = part.request, part.request.slot, part.start
+        slot.extend(request.tokens[start : start + part.count])
+        if not request.drawn:
+            self._remember(request)
+        right, finish = self._take(request, part.drafted, picked) if picked else (0, None)
+        if part.draft is not None and self._drafts is not None:
+            self._drafts.judge(slot.index, part.draft, right)
+            drafted, found = request.drafts.get(part.draft.source, (0, 0))
+            request.drafts[part.draft.source] = drafted + len(part.drafted), found + right
+        slot.extend(part.drafted[:right])
+        if right < len(part.drafted):
+            slot.cut(self._runtime.rewind(slot.index, len(slot.history)))
+        if self._drafts is not None:
+            self._drafts.follow(slot.index, first, start, part.count + right, request.tokens)
+        if finish is not None:
+            self._end(request.id, finish)
+
+    def _take(
+        self, request: _Request, drafted: Sequence[int], picked: Sequence[int]
+    ) -> tuple[int, Literal["stop", "length"] | None]:
+        """Emit what was picked, as far as it is what would have been picked without drafts. Returns how many drafts were
+        right, and why the request ends, if it does."""
         if request.decoding_since is None:
             request.decoding_since = self._clock()
-        request.token = token
-        request.drawn += 1
-        if token in request.stops:
-            self._end(request.id, "stop")
-            return
-        self._emit(Tokens(request.id, [token]))
-        if request.drawn == request.limit:
-            self._end(request.id, "length")
+        before = request.drawn
+        finish: Literal["stop", "length"] | None = None
+        found = []
+        for token, draft in zip_longest(picked, drafted):
+            request.drawn += 1
+            if token in request.stops:
+                finish = "stop"
+                break
+            found.append(token)
+            if request.drawn == request.limit:
+                finish = "length"
+            if finish is not None or token != draft:
+                break
+        request.tokens += found
+        if found:
+            self._emit(Tokens(request.id, found))
+        return request.drawn - before - 1, finish
 
     def _end(self, id: int, finish: Literal["stop", "length", "cancelled"]) -> None:
         request = self._requests.get(id)
@@ -204,10 +289,12 @@ class Planner:
         self._drop(request)
         now = self._clock()
         decoding = now if request.decoding_since is None else request.decoding_since
-        self._emit(Done(id, finish, decoding - request.accepted_at, now - decoding))
+        self._emit(Done(id, finish, decoding - request.accepted_at, now - decoding, request.drafts))
 
     def _drop(self, request: _Request) -> None:
         del self._requests[request.id]
         if request in self._prefilling:
             self._prefilling.remove(request)
+        if self._drafts is not None:
+            self._drafts.release(request.slot.index)
         self.slots.release(request.slot.index)

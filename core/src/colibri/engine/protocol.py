@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -35,6 +35,11 @@ class Engine(Protocol):
     @property
     def ready(self) -> Ready | None:
         """What it offers; None until it has been ready once. Kept over a restart."""
+        ...
+
+    @property
+    def drafts(self) -> Mapping[str, tuple[int, int]]:
+        """By source, how many tokens were drafted since the start, and how many of these were right."""
         ...
 
     def watch(self, listener: Callable[[Status], None]) -> None:

@@ -43,6 +43,10 @@ class Slot:
         """The runtime has computed `tokens` at the next positions."""
         self.history.extend(tokens)
 
+    def cut(self, length: int) -> None:
+        """The runtime holds only the first `length` positions."""
+        del self.history[length:]
+
 
 class Slots:
     """All slots of a runtime. The gateway keeps one as well, as an estimate of what the engine holds."""

@@ -26,6 +26,7 @@ import msgspec
 from ..errors import ColibriError
 from ..settings import Settings
 from .conversations import kept_conversations
+from .drafts.build import draft_rows, drafts_for
 from .frames import Cancel, Error, Progress, Ready, Resumed, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
@@ -59,16 +60,18 @@ def load(settings: Settings, progress: OnProgress) -> Runtime:
         raise SettingError("no model is given; name one with --model")
     checkpoint = open_checkpoint(settings.model)
     family, _ = load_plugins(settings).family_for(checkpoint)
+    chunk = min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT)
     return load_runtime(
         family,
         checkpoint,
         context=settings.ctx,
         slots=settings.kv_slots,
-        max_rows=min(settings.prefill_chunk, settings.ctx or DEFAULT_CONTEXT) + settings.kv_slots,
+        max_rows=chunk + settings.kv_slots + draft_rows(settings),
         threads=settings.threads,
         isa=settings.isa,
         ram=int(settings.ram * GB),
         streaming=Streaming(settings.io_threads, Path(settings.mirror).expanduser() if settings.mirror else None),
+        drafts=settings.mtp if settings.spec else False,
         progress=progress,
     )
 
@@ -82,10 +85,11 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
     try:
         runtime = load(settings, _in_percent(lambda stage, fraction: outbox.put(Progress(stage, fraction))))
         conversations = kept_conversations(settings, runtime)
-        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, slots=conversations)
         if conversations is not None:
             for slot, ids in conversations.start(lambda stage, fraction: outbox.put(Progress(stage, fraction))):
                 outbox.put(Resumed(slot, ids))
+        drafts = drafts_for(runtime, settings)
+        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, drafts=drafts, slots=conversations)
         loaded.set()
         outbox.put(
             Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)

@@ -123,6 +123,10 @@ class ModelService:
             engine["progress"] = round(status.fraction, 3)
         if ready is not None:
             engine |= {"runtime": ready.runtime, "context": ready.context}
+        if self._engine.drafts:
+            engine["drafts"] = {
+                source: {"drafted": drafted, "accepted": right} for source, (drafted, right) in self._engine.drafts.items()
+            }
         return status.state == "ready", {
             "status": words.get(status.state, status.state),
             "model": self.model_id,

@@ -26,10 +26,14 @@ from hypothesis import strategies as st
 from ..compute.checkpoint import open_checkpoint
 from ..compute.load import declare, load_runtime
 from ..compute.runtime import Runtime
-from ..family import Family
+from ..engine.drafts.choice import Drafts
+from ..engine.drafts.lookup import PromptLookup
+from ..engine.frames import Submit
+from ..family import Family, Sampling
 from .conformance import registered
 from .drive import Logits, greedy, logits_of, put_back, together
 from .interpreter import InterpretedRuntime
+from .speculation import Guesses, answers
 
 #: A busy machine is no fault of the family's.
 _patient = settings(deadline=None, max_examples=12)
@@ -167,6 +171,32 @@ class ComputeConformance:
         ids, family = reference["prompt_ids"].tolist(), registered(self.plugin, self.family)
         for isa, threads in [*((isa, 1) for isa in isas()), ("", 3)]:
             assert _same(logits_of(_native(family, self.models[model], isa=isa, threads=threads), ids), whole)
+
+    def test_drafts_never_show_in_an_answer(self, loaded: Runtime, reference: Mapping[str, np.ndarray]) -> None:
+        ids = reference["prompt_ids"].tolist()
+        samplings = [
+            Sampling(),
+            Sampling(temperature=0.9, top_p=0.9, seed=5),
+            Sampling(),
+            Sampling(temperature=1.2, top_k=9, seed=6),
+        ]
+        requests = [Submit(n, ids[: 4 + 7 * n], 20, sampling) for n, sampling in enumerate(samplings)]
+        plain = answers(loaded, requests)
+        texts = [[*request.ids, *plain[request.id]] for request in requests]
+
+        @_patient
+        @given(
+            luck=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
+            seed=st.integers(0, 99),
+            chunk=st.integers(1, 20),
+            gap=st.integers(0, 4),
+        )
+        def holds(luck: float, seed: int, chunk: int, gap: int) -> None:
+            guesses = Guesses(texts, loaded.vocab, luck=luck, seed=seed)
+            drafts = Drafts(loaded, [guesses, PromptLookup(loaded.slots, 4)], gated=False)
+            assert answers(loaded, requests, drafts=drafts, chunk=chunk, gap=gap) == plain
+
+        holds()
 
     def _close(self, model: str) -> float:
         return self.close if isinstance(self.close, float) else self.close.get(model, 2e-3)

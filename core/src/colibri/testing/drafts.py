@@ -26,12 +26,18 @@ from msgspec.structs import replace
 from ..compute.checkpoint import Checkpoint, open_checkpoint
 from ..compute.load import declare, declare_draft, load_runtime
 from ..compute.runtime import Row, Runtime
+from ..engine.drafts.choice import Drafts
+from ..engine.drafts.head import DraftHead
+from ..engine.drafts.source import Ask
+from ..engine.frames import Submit
 from ..engine.kv_files import encode, load
 from ..errors import CheckpointError
+from ..family import Sampling
 from .conformance import registered
 from .drive import Logits, logits_of
 from .heads import head_of, write_with_head
 from .interpreter import InterpretedRuntime
+from .speculation import Guesses, answers
 
 _SIZES: dict[str, Any] = {"context": 256, "slots": 2, "max_rows": 64}
 
@@ -124,6 +130,32 @@ class DraftConformance:
         with pytest.raises(ValueError, match="hidden"):
             alone.hidden(0)
 
+    def test_the_head_never_shows_in_an_answer(self, loaded: Runtime, reference: Mapping[str, np.ndarray]) -> None:
+        assert loaded.draft is not None
+        ids = reference["prompt_ids"].tolist()
+        warm = Sampling(temperature=0.7, seed=1)
+        requests = [Submit(n, ids[: 8 + 9 * n], 16, sampling) for n, sampling in enumerate((Sampling(), warm, Sampling()))]
+        plain = answers(loaded, requests)
+        for chunk, gap in ((3, 0), (16, 2)):
+            head = DraftHead(loaded, loaded.draft, 3)
+            drafts = Drafts(loaded, [head], gated=False)
+            assert answers(loaded, requests, drafts=drafts, chunk=chunk, gap=gap) == plain
+            assert drafts.sources == ["mtp"]  # it has not failed
+
+    def test_the_head_has_seen_all_that_the_model_has(self, loaded: Runtime, reference: Mapping[str, np.ndarray]) -> None:
+        """However the positions came about, a draft is what the head makes of all of them."""
+        assert loaded.draft is not None
+        ids = reference["prompt_ids"].tolist()[:20]
+        request = Submit(0, ids, 24, Sampling())
+        text = [*ids, *answers(loaded, [request])[0]]
+        for luck in (0.0, 0.6, 1.0):
+            head = _Recorded(loaded, loaded.draft, 1)
+            answers(loaded, [request], drafts=Drafts(loaded, [head, Guesses([text], loaded.vocab, luck=luck)], gated=False))
+            assert head.made
+            hidden = hidden_of(loaded, text, slot=1)
+            best = drafts_of(loaded.draft, text[1:], hidden[:-1], slot=1).argmax(axis=1)
+            assert [draft for _, draft in head.made] == [best[length - 2] for length, _ in head.made]
+
     # What is there to be declared.
 
     def test_the_variant_claims_its_head(self, checkpoint: Checkpoint) -> None:
@@ -163,6 +195,19 @@ class DraftConformance:
         assert np.abs(hidden - reference["draft_hidden"]).max() < self.close
         found = drafts_of(draft, ids[1:], hidden, chunks=chunks)
         assert np.abs(found - reference["draft_logits"]).max() < self.close
+
+
+class _Recorded(DraftHead):
+    """A head that keeps what it made: how many tokens there were, and the first draft."""
+
+    def __init__(self, model: Runtime, head: Runtime, most: int) -> None:
+        super().__init__(model, head, most)
+        self.made: list[tuple[int, int]] = []
+
+    def draft(self, wanted: Sequence[tuple[Ask, int]]) -> list[list[int]]:
+        found = super().draft(wanted)
+        self.made += [(len(ask.tokens), tokens[0]) for (ask, _), tokens in zip(wanted, found, strict=True) if tokens]
+        return found
 
 
 def hidden_of(runtime: Runtime, ids: Sequence[int], *, slot: int = 0, start: int = 0, chunks: Iterable[int] = ()) -> Logits:

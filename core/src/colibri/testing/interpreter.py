@@ -40,6 +40,7 @@ class InterpretedRuntime:
         self.plan, self.slots, self.max_rows, self.precision = plan, slots, max_rows, precision
         self.context = context or plan.context
         self.vocab, self.codes, self.given, self.sequential = plan.vocab, plan.codes, plan.given, False
+        self.gives = plan.widths[plan.hidden] if plan.hidden >= 0 else 0
         self.draft: Runtime | None = None
         # Slots hold numbers of this precision, and more of them than the native runtime's.
         self.identity = f"{identity(plan, tensors)}-{np.dtype(precision).name}"
@@ -99,6 +100,9 @@ class InterpretedRuntime:
         return self._lengths[slot]
 
     def remember(self, slot: int) -> None:
+        """Slots can be cut anywhere."""
+
+    def hold(self, slot: int) -> None:
         """Slots can be cut anywhere."""
 
     def image(self, slot: int, length: int) -> BytesImage:

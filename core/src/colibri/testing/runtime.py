@@ -54,12 +54,13 @@ class ScriptedRuntime:
         self.identity = identity
         self.context, self.slots, self.vocab, self.max_rows, self.sequential = context, slots, vocab, max_rows, sequential
         self.codes = codes
-        self.given = 0
+        self.given = self.gives = 0
         self.draft: Runtime | None = None
         self.steps: list[list[Row]] = []
         self._pick = pick or (lambda digest, position, draw: digest % vocab)
         self._states: list[list[int]] = [[] for _ in range(slots)]
         self.remembered: list[set[int]] = [{0} for _ in range(slots)]  # lengths, by slot
+        self._held: list[int] = [0] * slots
         self._read: list[int] = []  # the states whose logits can be read
 
     def step(self, rows: Sequence[Row]) -> list[int]:
@@ -108,12 +109,13 @@ class ScriptedRuntime:
         length = min(length, len(self._states[slot]))
         if not self.sequential or length == len(self._states[slot]):
             return length
-        return max(at for at in self.remembered[slot] if at <= length)
+        return max(at for at in {*self.remembered[slot], self._held[slot]} if at <= length)
 
     def rewind(self, slot: int, length: int) -> int:
         length = self.reach(slot, length)
         del self._states[slot][length:]
         self.remembered[slot] = {at for at in self.remembered[slot] if at <= length}
+        self._held[slot] = self._held[slot] if self._held[slot] < length else 0
         return length
 
     def copy(self, source: int, target: int, length: int) -> int:
@@ -122,10 +124,14 @@ class ScriptedRuntime:
         length = self.reach(source, length)
         self._states[target] = self._states[source][:length]
         self.remembered[target] = {at for at in self.remembered[source] if at <= length}
+        self._held[target] = 0
         return length
 
     def remember(self, slot: int) -> None:
         self.remembered[slot].add(len(self._states[slot]))
+
+    def hold(self, slot: int) -> None:
+        self._held[slot] = len(self._states[slot])
 
     def image(self, slot: int, length: int) -> BytesImage:
         length = self.reach(slot, length)
@@ -181,6 +187,7 @@ class ScriptedEngine:
     def __init__(self, runtime: ScriptedRuntime | None = None, *, chunk: int = 4, ready: bool = True) -> None:
         self.runtime = runtime or ScriptedRuntime()
         self.streams: dict[int, Stream] = {}
+        self.drafts: dict[str, tuple[int, int]] = {}
         self._chunk = chunk
         self._planner = self._new_planner()
         self._status = Status("ready" if ready else "loading", "" if ready else "starting")

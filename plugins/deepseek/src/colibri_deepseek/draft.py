@@ -31,7 +31,7 @@ def _build_v4(checkpoint: Checkpoint, g: Graph) -> bool:
     token = g.rms_norm(g.embed(g.tokens, embedding), w["enorm.weight"], c.eps)
     hidden = g.rms_norm(g.given(c.streams.n * width), w["hnorm.weight"], c.eps, group=width)
     x = draft_streams(g, token, hidden, w["e_proj.weight"], w["h_proj.weight"], c.streams.n)
-    x = layer(g, x, w, c, None, 0, hashed=False)
+    x = g.hidden(layer(g, x, w, c, None, 0, hashed=False))
     x = collapse(g, x, w["hc_head_fn"], w.matrix("hc_head_scale", 1), w["hc_head_base"], c)
     x = g.rms_norm(x, w["norm.weight"], c.eps)
     g.logits(g.linear(x, embedding if c.tied else g.w("head.weight")))

@@ -42,7 +42,7 @@ def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     g.context(c.context)
     embedding = g.w("model.embed_tokens.weight", rows=c.vocab)
     x = draft_input(g, embedding, w["enorm.weight"], w["hnorm.weight"], w["eh_proj.weight"], c.eps)
-    x = g.rms_norm(_layer(g, x, c, last, dense=False), w["shared_head.norm.weight"], c.eps)
+    x = g.hidden(g.rms_norm(_layer(g, x, c, last, dense=False), w["shared_head.norm.weight"], c.eps))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
     return True
 

@@ -52,7 +52,7 @@ def build_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     embedding = g.w(f"{c.prefix}.embed_tokens.weight", rows=c.vocab)
     x = draft_input(g, embedding, w["enorm.weight"], w["hnorm.weight"], w["eh_proj.weight"], c.eps)
     x, _ = _layer(g, x, c, last, "full", dense=False, select=None)
-    x = g.rms_norm(x, w["shared_head.norm.weight"], c.eps)
+    x = g.hidden(g.rms_norm(x, w["shared_head.norm.weight"], c.eps))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
     return True
 

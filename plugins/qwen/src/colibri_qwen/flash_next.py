@@ -46,7 +46,7 @@ def build_flash_next_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     streams = g.given(c.streams.n * embedding.shape[1])
     hidden = g.rms_norm(streams, w["pre_fc_norm_hidden.weight"], base.eps, unit=base.unit)  # over all of them at once
     x = draft_streams(g, token, hidden, w["fc_embedding.weight"], w["fc_hidden.weight"], c.streams.n)
-    x = _layer(g, x, w.scope("layers.0"), c, 0)
+    x = g.hidden(_layer(g, x, w.scope("layers.0"), c, 0))
     h, _ = gated_streams(g, x, w.scope("hyper_connection_mixer"), c.streams)
     g.logits(g.linear(h, embedding if base.tied else g.w("lm_head.weight")))
     return True

@@ -41,7 +41,7 @@ def build_hybrid_draft(checkpoint: Checkpoint, g: Graph) -> bool:
     embedding = g.w(f"{c.root}.embed_tokens.weight", rows=c.vocab)
     token_norm, hidden_norm = w["pre_fc_norm_embedding.weight"], w["pre_fc_norm_hidden.weight"]
     x = draft_input(g, embedding, token_norm, hidden_norm, w["fc.weight"], c.eps, unit=c.unit)
-    x = g.rms_norm(_layer(g, x, g.scope(scopes[1]), c, 0), w["norm.weight"], c.eps, unit=c.unit)
+    x = g.hidden(g.rms_norm(_layer(g, x, g.scope(scopes[1]), c, 0), w["norm.weight"], c.eps, unit=c.unit))
     g.logits(g.linear(x, embedding if c.tied else g.w("lm_head.weight")))
     return True
 
