@@ -21,7 +21,7 @@ struct Draw {
 class Runtime {
 public:
     // threads 0 takes all physical cores, isa "" the best this CPU has. BadInput, NoRoom.
-    Runtime(Plan plan, const Limits&, int64_t threads, const std::string& isa, const Residence&);
+    Runtime(Plan plan, const Limits&, int64_t threads, const std::string& isa, const Residence& = {});
 
     // Runs the rows and picks a token for each wanted row with a sampler: kNothing where no logit can be picked, and -1
     // for those without one. Everything is checked before anything is touched: BadInput, and the slots are as they were.

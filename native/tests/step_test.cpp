@@ -260,6 +260,32 @@ void samplers_pick_in_a_step() {
     check(runtime.resident_bytes() > 0, "some memory is in use");
 }
 
+void experts_read_as_needed_are_the_same() {
+    const std::vector<int64_t> tokens = some_tokens(40);
+    Model mapped;
+    Runtime resident(mapped.draft.builder.finish(mapped.logits), kLimits, 1, "");
+    const auto expected = run(resident, tokens, 4);
+    for (int64_t readers : {1, 4}) {
+        Model model;
+        Runtime runtime(model.draft.builder.finish(model.logits), kLimits, 2, "", {true, readers, {}});
+        ExpertStore& experts = runtime.experts();
+        const auto least = static_cast<int64_t>(experts.least());
+        refused("limit_experts comes before", [&] { run(runtime, tokens, 1); });
+        refused("one token takes", [&] { experts.limit(least - 1); });
+        for (int64_t budget : {3 * least, least, 2 * least, 100 * least})
+            for (size_t chunk : {size_t{1}, size_t{5}, size_t{16}}) {
+                experts.limit(budget);
+                const auto found = run(runtime, tokens, chunk);
+                for (size_t i = 0; i < tokens.size(); i++)
+                    check(std::memcmp(found[i].data(), expected[i].data(), kVocab * sizeof(float)) == 0,
+                          text("position ", i, " with ", budget, " bytes, ", chunk, " rows a step"));
+            }
+        const auto facts = experts.streamed(0)->facts();
+        check(facts.hits > 0 && facts.misses > 0 && facts.held <= facts.slabs, "experts come and go");
+        check(experts.bytes_read() > 0, "experts were read");
+    }
+}
+
 // A model that computes NaN says so for its rows and leaves the others alone.
 void weights_that_are_not_numbers() {
     std::vector<float> values(64, 1.0f);
@@ -302,6 +328,7 @@ void memory_grows_with_use() {
 
 int main() {
     agrees_with_doubles_everywhere();
+    experts_read_as_needed_are_the_same();
     refusals_change_nothing();
     samplers_pick_in_a_step();
     weights_that_are_not_numbers();
