@@ -305,7 +305,9 @@ NB_MODULE(_native, m) {
                  return std::pair(use->experts().bytes_read(), use->experts().reading());
              })
         .def("uses", [](Model& self, int64_t bank) {
-                 const auto uses = streamed(self, bank, {}).uses();
+                 Model::Use use(self);
+                 if (bank < 0 || bank >= static_cast<int64_t>(use->experts().size())) colibri::refuse("no bank ", bank);
+                 const auto uses = use->experts()[static_cast<int>(bank)].uses();
                  return std::vector<uint64_t>(uses.begin(), uses.end());
              },
              "bank"_a)

@@ -163,7 +163,7 @@ class Runtime:
     def preload(self, bank: int, experts: Sequence[int]) -> None:
         """Read experts while nothing more urgent is to be read, as long as there is room that is free."""
     def pin(self, bank: int, experts: Sequence[int]) -> None:
-        """The experts of a bank that are never given up."""
+        """The experts of a bank that are kept as long as there are others to give up."""
     def banks(self) -> list[tuple[int, int, int, int, int, int, int]]:
         """Of each bank: bytes of an expert in memory, experts, room, how many of them are held, hits, misses and nanoseconds
         that steps waited; all 0 if it is not streamed."""

@@ -114,6 +114,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     mirror: Annotated[
         str | None, _about("a copy of the model on another disk, to read experts from both", metavar="PATH")
     ] = None
+    usage: Annotated[bool, _about("remember which experts are needed most, to have them in memory at the next start")] = True
     io_threads: Annotated[int, _about("how many reads of experts are under way at once", ge=1, le=256)] = 8
     threads: Annotated[int, _about("compute threads; 0: all physical cores", ge=0, le=1024)] = 0
     isa: Annotated[

@@ -157,7 +157,7 @@ def test_a_file_that_is_cut_short_is_named_and_nothing_wrong_comes_out(model: Mo
     with file_of(model).open("r+b") as stream:
         stream.write(whole)
     # It is whole again, but nobody can say that it is the same.
-    with pytest.raises(EngineError, match="was (cut short|changed)"):
+    with pytest.raises(EngineError, match=r"was (cut short|changed)"):
         run(runtime, TOKENS, chunk=1)
     assert run(streamed(model)[0], TOKENS, chunk=1) == expected
 

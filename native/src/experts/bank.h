@@ -24,29 +24,33 @@ struct Demand {
 // and is then given them in groups as they get ready.
 class ExpertBank {
 public:
+    explicit ExpertBank(int experts) : uses_(static_cast<size_t>(experts), 0) {}
     virtual ~ExpertBank() = default;
 
     // What was asked for before is forgotten. `demands` have no expert twice.
-    virtual void ask(std::span<const Demand> demands) = 0;
+    void ask(std::span<const Demand> demands) {
+        for (const Demand& demand : demands) uses_[static_cast<size_t>(demand.expert)] += static_cast<uint64_t>(demand.rows);
+        want(demands);
+    }
 
     // Some more of those that were asked for, until there are none left; then nothing. Takes back what it gave before.
     // ReadFailed if one can't be had.
     virtual std::span<const Expert> next() = 0;
+
+    // How often rows chose each expert since the start.
+    std::span<const uint64_t> uses() const { return uses_; }
+
+private:
+    virtual void want(std::span<const Demand> demands) = 0;
+
+    std::vector<uint64_t> uses_;
 };
 
 // Weights that stay in the mapped file: all are ready at once.
 class ResidentBank final : public ExpertBank {
 public:
-    ResidentBank(const Plan& plan, const Bank& bank) : plan_(plan), bank_(bank) {}
+    ResidentBank(const Plan& plan, const Bank& bank) : ExpertBank(bank.experts()), plan_(plan), bank_(bank) {}
 
-    void ask(std::span<const Demand> demands) override {
-        asked_.clear();
-        given_ = false;
-        for (const Demand& demand : demands) {
-            const auto e = static_cast<size_t>(demand.expert);
-            asked_.push_back({demand.expert, matrix(bank_.gate[e]), matrix(bank_.up[e]), matrix(bank_.down[e])});
-        }
-    }
     std::span<const Expert> next() override {
         if (given_) return {};
         given_ = true;
@@ -54,6 +58,14 @@ public:
     }
 
 private:
+    void want(std::span<const Demand> demands) override {
+        asked_.clear();
+        given_ = false;
+        for (const Demand& demand : demands) {
+            const auto e = static_cast<size_t>(demand.expert);
+            asked_.push_back({demand.expert, matrix(bank_.gate[e]), matrix(bank_.up[e]), matrix(bank_.down[e])});
+        }
+    }
     const Matrix& matrix(int index) const { return plan_.weight(index).matrix; }
 
     const Plan& plan_;

@@ -35,7 +35,8 @@ uint64_t StreamedBank::slab_bytes(const Places& places, const Plan& plan, const 
 }
 
 StreamedBank::StreamedBank(const Places& places, const Plan& plan, const Bank& bank, Reader& reader, uint64_t slab)
-    : places_(places),
+    : ExpertBank(bank.experts()),
+      places_(places),
       plan_(plan),
       bank_(bank),
       reader_(reader),
@@ -43,8 +44,7 @@ StreamedBank::StreamedBank(const Places& places, const Plan& plan, const Bank& b
       home_(static_cast<size_t>(bank.experts()), -1),
       need_(home_.size(), Need::None),
       pinned_(home_.size(), false),
-      heat_(home_.size(), 0.0f),
-      uses_(home_.size(), 0) {}
+      heat_(home_.size(), 0.0f) {}
 
 void StreamedBank::limit(int64_t slabs) {
     if (slabs_.empty()) {
@@ -89,24 +89,21 @@ bool StreamedBank::settle(int slab) {
     return true;
 }
 
-void StreamedBank::heat(int expert, int64_t rows) {
-    const auto e = static_cast<size_t>(expert);
-    uses_[e] += static_cast<uint64_t>(rows);
-    heat_[e] += unit_ * static_cast<float>(rows);
-}
-
 // A slab to read into: a free one, or that of the expert that will be missed least. Of the half that was not used for
 // longest it is the coldest: what was used a moment ago is likely to be used again, and what is used often even more so.
 int StreamedBank::free_slab() {
-    std::vector<size_t> candidates;
+    std::vector<size_t> candidates, pinned;
+    bool others = false;
     for (size_t i = 0; i < open_; i++) {
         const Slab& slab = slabs_[i];
         // What was read ahead may be there by now, and nobody may have asked for it.
         if (slab.state == State::Reading && need_[static_cast<size_t>(slab.expert)] == Need::None) settle(static_cast<int>(i));
         if (slab.state == State::Free) return static_cast<int>(i);
         const auto e = static_cast<size_t>(slab.expert);
-        if (slab.state == State::Ready && need_[e] == Need::None && !pinned_[e]) candidates.push_back(i);
+        others |= !pinned_[e];
+        if (slab.state == State::Ready && need_[e] == Need::None) (pinned_[e] ? pinned : candidates).push_back(i);
     }
+    if (!others) candidates.swap(pinned);  // a smaller budget left nothing else
     if (candidates.empty()) return -1;
     const auto heat = [&](size_t i) { return heat_[static_cast<size_t>(slabs_[i].expert)]; };
     const auto older = candidates.begin() + static_cast<ptrdiff_t>((candidates.size() + 1) / 2);
@@ -138,7 +135,7 @@ void StreamedBank::give(int slab) {
     given_.push_back(at.matrices);
 }
 
-void StreamedBank::ask(std::span<const Demand> demands) {
+void StreamedBank::want(std::span<const Demand> demands) {
     if (slabs_.empty()) refuse("the experts were given no memory: limit_experts comes before the first step");
     step_++;
     std::fill(need_.begin(), need_.end(), Need::None);
@@ -150,7 +147,7 @@ void StreamedBank::ask(std::span<const Demand> demands) {
         // What was begun for an earlier step and failed is tried again.
         if (home(demand.expert) >= 0) settle(home(demand.expert));
         need_[static_cast<size_t>(demand.expert)] = Need::Asked;
-        heat(demand.expert, demand.rows);
+        heat_[static_cast<size_t>(demand.expert)] += unit_ * static_cast<float>(demand.rows);
         most = std::max(most, demand.rows);
     }
     unit_ *= std::exp2(static_cast<float>(most) / kHalfLife);

@@ -24,12 +24,11 @@ public:
     // How many experts may be in memory: at least one, at most as many as at the first call.
     void limit(int64_t slabs);
 
-    void ask(std::span<const Demand> demands) override;
     std::span<const Expert> next() override;
 
     // Reads these while nothing more urgent is to be read, as long as there are free slabs.
     void preload(std::span<const int> experts);
-    // The only experts that are never given up; at most all but what one token takes.
+    // The only experts that are not given up as long as there are others.
     void pin(std::span<const int> experts);
 
     struct Facts {
@@ -38,11 +37,11 @@ public:
     };
     Facts facts() const;
     bool held(int expert) const { return home_[static_cast<size_t>(expert)] >= 0; }
-    // How often rows chose each expert since the start.
-    std::span<const uint64_t> uses() const { return uses_; }
     uint64_t slab() const { return slab_; }
 
 private:
+    void want(std::span<const Demand> demands) override;
+
     enum class State : uint8_t { Free, Reading, Ready };
     struct Slab {
         State state = State::Free;
@@ -60,7 +59,6 @@ private:
     void give(int slab);
     bool settle(int slab);
     void drop(size_t slab);
-    void heat(int expert, int64_t rows);
 
     const Places& places_;
     const Plan& plan_;
@@ -73,7 +71,6 @@ private:
     std::vector<Need> need_;    // of each expert in this step
     std::vector<bool> pinned_;
     std::vector<float> heat_;   // how much an expert was chosen, the more lately the more
-    std::vector<uint64_t> uses_;
     float unit_ = 1;            // what a row that chooses an expert adds to its heat
     size_t open_ = 0;           // slabs that may be used
     uint64_t step_ = 0;

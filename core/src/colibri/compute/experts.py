@@ -73,8 +73,9 @@ class Facts(Struct, frozen=True):
 class Experts:
     """The streamed experts of a runtime, to be asked and told things between its steps."""
 
-    def __init__(self, runtime: _native.Runtime) -> None:
+    def __init__(self, runtime: _native.Runtime, identity: str) -> None:
         self._runtime = runtime
+        self.identity = identity
 
     @property
     def least(self) -> int:
@@ -110,5 +111,5 @@ class Experts:
         self._runtime.preload(bank, list(experts))
 
     def pin(self, bank: int, experts: Sequence[int]) -> None:
-        """Never give these up, and no others."""
+        """Keep these as long as there are others to give up."""
         self._runtime.pin(bank, list(experts))

@@ -106,9 +106,10 @@ class NativeRuntime:
         if progress is not None:
             _read_ahead(runtime, plan, tensors, files, streamed=streaming is not None, progress=progress)
         cache = sum(state.bytes(context, max_rows) for state in plan.states) * slots
+        name = identity(plan, tensors)
         return cls(
             runtime,
-            identity=identity(plan, tensors),
+            identity=name,
             vocab=plan.vocab,
             codes=plan.codes,
             given=plan.given,
@@ -118,7 +119,7 @@ class NativeRuntime:
             context=context,
             cache=cache,
             sequential=plan.sequential,
-            experts=Experts(runtime) if streaming is not None else None,
+            experts=Experts(runtime, name) if streaming is not None else None,
         )
 
     def step(self, rows: Sequence[Row]) -> list[int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from ..family import Sampling
 from .plan import Codes
+
+if TYPE_CHECKING:
+    from .experts import Experts  # of the native library
 
 
 class Row(Struct, frozen=True):
@@ -78,6 +81,7 @@ class Runtime(Protocol):
     given: int  # numbers that each row brings along
     gives: int  # numbers of a hidden row, 0 where none are kept
     identity: str  # of the computation and its weights (see compute.identity); "": its states can't be saved
+    experts: Experts | None  # where they are streamed
     draft: Runtime | None  # the model's draft head, if it was loaded: its rows bring this runtime's hidden rows along
     max_rows: int
     sequential: bool  # slots can only be taken back to where they were remembered

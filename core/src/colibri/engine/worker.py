@@ -30,6 +30,7 @@ from .drafts.build import draft_rows, drafts_for
 from .frames import Cancel, Error, Progress, Ready, Resumed, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
+from .upkeep import LOOK, Upkeep, upkeep_of
 from .wire import BrokenStream, Malformed, Unpacker, engine_side
 
 if TYPE_CHECKING:
@@ -90,11 +91,16 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
                 outbox.put(Resumed(slot, ids))
         drafts = drafts_for(runtime, settings)
         planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, drafts=drafts, slots=conversations)
+        upkeep = upkeep_of(settings, runtime)
+        if upkeep is not None:
+            upkeep.start()
         loaded.set()
         outbox.put(
             Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)
         )
-        _run(planner, inbox)
+        _run(planner, inbox, upkeep)
+        if upkeep is not None:
+            upkeep.save()
         if conversations is not None:
             conversations.close(lambda stage, fraction: outbox.put(Progress(stage, fraction)))
     except ColibriError as error:
@@ -123,14 +129,20 @@ def _in_percent(progress: OnProgress) -> OnProgress:
     return filtered
 
 
-def _run(planner: Planner, inbox: queue.SimpleQueue[ToEngine | Malformed]) -> None:
+def _run(planner: Planner, inbox: queue.SimpleQueue[ToEngine | Malformed], upkeep: Upkeep | None) -> None:
     while True:
         while not planner.busy or not inbox.empty():
-            frame = inbox.get()
+            try:
+                frame = inbox.get(timeout=LOOK if upkeep is not None else None)
+            except queue.Empty:
+                break
             if isinstance(frame, Shutdown):
                 return
             _handle(planner, frame)
-        planner.step()
+        if planner.busy:
+            planner.step()
+        if upkeep is not None:
+            upkeep.look()
 
 
 def _handle(planner: Planner, frame: ToEngine | Malformed) -> None:

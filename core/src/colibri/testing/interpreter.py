@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from .contents import BytesBlank, BytesImage
 from .interpreted import OPERATIONS
 from .interpreted.step import Matrix, Step, softmax
 from .storage import values_of
+
+if TYPE_CHECKING:
+    from ..compute.experts import Experts
 
 
 class InterpretedRuntime:
@@ -42,6 +46,7 @@ class InterpretedRuntime:
         self.vocab, self.codes, self.given, self.sequential = plan.vocab, plan.codes, plan.given, False
         self.gives = plan.widths[plan.hidden] if plan.hidden >= 0 else 0
         self.draft: Runtime | None = None
+        self.experts: Experts | None = None
         # Slots hold numbers of this precision, and more of them than the native runtime's.
         self.identity = f"{identity(plan, tensors)}-{np.dtype(precision).name}"
         self.values: dict[int, Matrix] = {}  # every value of the last step, for whoever looks for a difference

@@ -15,7 +15,7 @@ import struct
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +28,9 @@ from ..engine.stream import OnEnd, Stream
 from ..errors import CheckpointError, Unavailable
 from ..settings import Settings
 from .contents import BytesBlank, BytesImage
+
+if TYPE_CHECKING:
+    from ..compute.experts import Experts
 
 #: Picks a token from the digest of the history, the row's position and the count of tokens picked before.
 Pick = Callable[[int, int, int], int]
@@ -56,6 +59,7 @@ class ScriptedRuntime:
         self.codes = codes
         self.given = self.gives = 0
         self.draft: Runtime | None = None
+        self.experts: Experts | None = None
         self.steps: list[list[Row]] = []
         self._pick = pick or (lambda digest, position, draw: digest % vocab)
         self._states: list[list[int]] = [[] for _ in range(slots)]
