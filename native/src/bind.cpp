@@ -9,7 +9,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -202,6 +204,23 @@ std::vector<std::tuple<uint64_t, int64_t, int64_t, int64_t, uint64_t, uint64_t, 
     return all;
 }
 
+// Of each bank a byte for each expert: bit 7 if it was chosen since the last such question, bit 6 if it is in memory, and the
+// number of binary digits of how often it was chosen.
+std::vector<nb::bytes> expert_map(Model& model) {
+    Model::Use use(model);
+    std::vector<nb::bytes> rows;
+    for (size_t i = 0; i < use->experts().size(); i++) {
+        colibri::ExpertBank& bank = use->experts()[static_cast<int>(i)];
+        std::string row;
+        for (size_t e = 0; e < bank.uses().size(); e++) {
+            const int expert = static_cast<int>(e), digits = std::min(static_cast<int>(std::bit_width(bank.uses()[e])), 63);
+            row += static_cast<char>((bank.fresh(expert) ? 128 : 0) | (bank.held(expert) ? 64 : 0) | digits);
+        }
+        rows.emplace_back(row.data(), row.size());
+    }
+    return rows;
+}
+
 // dtype, file, offset, rows, cols; or None
 using Place = std::optional<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>>;
 
@@ -304,6 +323,14 @@ NB_MODULE(_native, m) {
                  Model::Use use(self);
                  return std::pair(use->experts().bytes_read(), use->experts().reading());
              })
+        .def("times",
+             [](Model& self) {
+                 const colibri::Times& times = self.facts().times();
+                 return std::map<std::string, uint64_t>{{"attention", times.attention}, {"experts", times.experts},
+                                                        {"head", times.head},           {"other", times.other},
+                                                        {"steps", times.steps}};
+             })
+        .def("expert_map", &expert_map)
         .def("uses", [](Model& self, int64_t bank) {
                  Model::Use use(self);
                  if (bank < 0 || bank >= static_cast<int64_t>(use->experts().size())) colibri::refuse("no bank ", bank);

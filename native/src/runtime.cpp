@@ -1,6 +1,7 @@
 #include "runtime.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "error.h"
 #include "ops/rope.h"
@@ -123,6 +124,8 @@ void Runtime::gather_runs(const Batch& batch) {
 
 void Runtime::execute(const Batch& batch) {
     const Step step{plan_, program_, kernels_, pool_, slots_, experts_, arena_.data(), scratch_, turns_, batch, runs_};
+    const auto clock = [] { return std::chrono::steady_clock::now(); };
+    auto before = clock();
     for (const Instruction& now : program_.instructions) {
         // With nothing wanted, ops with a state still have it to write.
         const bool writes = now.node && !now.node->states.empty();
@@ -133,7 +136,18 @@ void Runtime::execute(const Batch& batch) {
             case Do::Linear: run_linear(step, now); break;
             case Do::Run: now.node->op->run(step, now); break;
         }
+        const auto after = clock();
+        time_of(now) += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(after - before).count());
+        before = after;
     }
+    times_.steps++;
+}
+
+uint64_t& Runtime::time_of(const Instruction& now) {
+    if (now.what == Do::Linear) return now.products.back().out == program_.logits ? times_.head : times_.other;
+    if (now.what != Do::Run) return times_.other;
+    if (now.node->op->form == Op::Form::Experts) return times_.experts;
+    return now.node->states.empty() ? times_.other : times_.attention;
 }
 
 std::vector<int64_t> Runtime::step(Batch batch, std::span<const Draw> draws) {

@@ -18,6 +18,11 @@ struct Draw {
     uint64_t step;
 };
 
+// Nanoseconds that steps took since the start, by what was done, and how many there were.
+struct Times {
+    uint64_t attention = 0, experts = 0, head = 0, other = 0, steps = 0;
+};
+
 class Runtime {
 public:
     // threads 0 takes all physical cores, isa "" the best this CPU has. BadInput, NoRoom.
@@ -45,6 +50,7 @@ public:
     }
     void adopt(Blank& blank) { slots_.adopt(blank); }
     ExpertStore& experts() { return experts_; }
+    const Times& times() const { return times_; }
     // Brings a part of a mapped file into memory. At any time.
     void populate(int64_t file, int64_t offset, int64_t bytes) const;  // BadInput
     // Bytes that steps take besides the slots, once they were as large as they can be.
@@ -60,6 +66,7 @@ private:
     void gather_runs(const Batch&);
     void turn(const Batch&);
     void execute(const Batch&);
+    uint64_t& time_of(const Instruction&);
     std::span<const float> read(int buffer, int64_t row) const;
 
     Plan plan_;
@@ -72,6 +79,7 @@ private:
     LazyMemory arena_;
     Scratch scratch_;
     std::vector<Turns> turns_;
+    Times times_;
     std::vector<Run> runs_;      // of the step
     std::vector<int64_t> next_;  // per slot: the position its next row in this step must have, or -1
     int64_t rows_ = 0, wanted_ = 0;  // of the last step

@@ -169,6 +169,11 @@ class Runtime:
         that steps waited; all 0 if it is not streamed."""
     def reads(self) -> tuple[int, int]:
         """Bytes of experts read, and nanoseconds in which any were being read."""
+    def times(self) -> dict[str, int]:
+        """Nanoseconds that steps took since the start: "attention", "experts", "head", "other"; and how many "steps"."""
+    def expert_map(self) -> list[bytes]:
+        """Of each bank a byte for each expert: bit 7 if it was chosen since the last call, bit 6 if it is in memory, and
+        below that the binary digits of how often it was chosen."""
     def uses(self, bank: int) -> list[int]:
         """How often rows chose each expert."""
     def held(self, bank: int) -> list[int]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from colibri.chat.conversation import TurnOptions
 from colibri.chat.events import Event, Kind
+from colibri.engine.figures import Figures
 from colibri.errors import ColibriError
 from colibri.family import Capabilities, Sampling, Variant
 from colibri.serve.request import Admission, FinishReason, GenerationRequest, Usage
@@ -111,6 +112,7 @@ class FakeService:
         self.live: set[FakeGeneration] = set()
         self.steps = 0
         self.well = True
+        self.told = Figures()
 
     def sampling(self, options: TurnOptions) -> Sampling:
         return Sampling(temperature=0.7, top_p=0.9, top_k=20)
@@ -121,6 +123,9 @@ class FakeService:
         self.requests.append(request)
         self.generations.append(FakeGeneration(self, self.script))
         return self.generations[-1]
+
+    def figures(self) -> Figures:
+        return self.told
 
     def health(self) -> tuple[bool, dict[str, object]]:
         return self.well, {"engine": "running" if self.well else "restarting", "queued": 0}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from colibri.cli.serve import Progress, Running, _url, greeting, serving
+from colibri.engine.figures import Figures
 from colibri.errors import ColibriError, EngineError
 from colibri.family import Capabilities, Variant
 from colibri.plugins import Plugins
@@ -41,6 +42,9 @@ class Service:
 
     async def close(self) -> None:
         self.log.append("closed")
+
+    def figures(self) -> Figures:
+        return Figures()
 
     def health(self) -> tuple[bool, dict[str, object]]:
         return True, {"status": "ok"}

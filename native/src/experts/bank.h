@@ -24,12 +24,15 @@ struct Demand {
 // and is then given them in groups as they get ready.
 class ExpertBank {
 public:
-    explicit ExpertBank(int experts) : uses_(static_cast<size_t>(experts), 0) {}
+    explicit ExpertBank(int experts) : uses_(static_cast<size_t>(experts), 0), fresh_(uses_.size(), false) {}
     virtual ~ExpertBank() = default;
 
     // What was asked for before is forgotten. `demands` have no expert twice.
     void ask(std::span<const Demand> demands) {
-        for (const Demand& demand : demands) uses_[static_cast<size_t>(demand.expert)] += static_cast<uint64_t>(demand.rows);
+        for (const Demand& demand : demands) {
+            uses_[static_cast<size_t>(demand.expert)] += static_cast<uint64_t>(demand.rows);
+            fresh_[static_cast<size_t>(demand.expert)] = true;
+        }
         want(demands);
     }
 
@@ -39,11 +42,20 @@ public:
 
     // How often rows chose each expert since the start.
     std::span<const uint64_t> uses() const { return uses_; }
+    // Whether rows chose it since the last such question.
+    bool fresh(int expert) {
+        const bool was = fresh_[static_cast<size_t>(expert)];
+        fresh_[static_cast<size_t>(expert)] = false;
+        return was;
+    }
+    // Whether an expert is in memory, as far as we know.
+    virtual bool held(int expert) const = 0;
 
 private:
     virtual void want(std::span<const Demand> demands) = 0;
 
     std::vector<uint64_t> uses_;
+    std::vector<bool> fresh_;
 };
 
 // Weights that stay in the mapped file: all are ready at once.
@@ -51,6 +63,7 @@ class ResidentBank final : public ExpertBank {
 public:
     ResidentBank(const Plan& plan, const Bank& bank) : ExpertBank(bank.experts()), plan_(plan), bank_(bank) {}
 
+    bool held(int) const override { return true; }
     std::span<const Expert> next() override {
         if (given_) return {};
         given_ = true;

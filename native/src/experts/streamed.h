@@ -36,7 +36,7 @@ public:
         uint64_t hits = 0, misses = 0, waited = 0;  // nanoseconds
     };
     Facts facts() const;
-    bool held(int expert) const { return home_[static_cast<size_t>(expert)] >= 0; }
+    bool held(int expert) const override { return home_[static_cast<size_t>(expert)] >= 0; }
     uint64_t slab() const { return slab_; }
 
 private:

@@ -17,7 +17,7 @@ from .experts import Experts, Streaming
 from .identity import identity
 from .memory import available
 from .plan import Codes, Node, Plan
-from .runtime import Blank, Image, Row, Runtime
+from .runtime import Blank, Image, Phases, Row, Runtime
 
 #: Bytes brought into memory at a time.
 _READ = 64 << 20
@@ -181,6 +181,24 @@ class NativeRuntime:
     def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
         """Empty a slot to be made what an image was. Raises ValueError if this model has no such images."""
         return self._runtime.blank(slot, length, snapshots)
+
+    def phases(self) -> Phases:
+        """Where the time went."""
+        times = {name: value / 1e9 for name, value in self._runtime.times().items()}
+        facts = self.experts.facts() if self.experts is not None else None
+        return Phases(
+            times["attention"],
+            times["experts"],
+            times["head"],
+            times["other"],
+            sum(bank.waited for bank in facts.banks) if facts else 0.0,
+            facts.reading if facts else 0.0,
+            self._runtime.times()["steps"],
+        )
+
+    def expert_map(self) -> list[bytes]:
+        """Of each layer with experts a byte for each (see Runtime)."""
+        return self._runtime.expert_map()
 
     @property
     def workspace(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from ..family import Sampling
 from .plan import Codes
@@ -70,6 +71,23 @@ class Blank(Protocol):
         ...
 
 
+class Phases(Struct, frozen=True):
+    """Seconds since the start that steps took, by what was done. `experts` has in it what was `waited` for them; `reading`
+    is when any were being read, at the same time as all else."""
+
+    attention: float = 0.0
+    experts: float = 0.0
+    head: float = 0.0
+    other: float = 0.0
+    waited: float = 0.0
+    reading: float = 0.0
+    steps: int = 0
+
+    def since(self, before: Phases) -> Phases:
+        """What came after `before`."""
+        return Phases(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+
+
 class Runtime(Protocol):
     """What the engine steps. Rows of a slot stand in order at consecutive positions, the first of them at a length the slot
     has or was taken back to."""
@@ -128,6 +146,15 @@ class Runtime(Protocol):
     def blank(self, slot: int, length: int, snapshots: Sequence[int]) -> Blank:
         """Empty a slot to be made what an image of that length and those snapshots was. Raises ValueError if this model has
         no such images, MemoryError if there is no room."""
+        ...
+
+    def phases(self) -> Phases:
+        """Where the time went."""
+        ...
+
+    def expert_map(self) -> list[bytes]:
+        """Of each layer with experts a byte for each: bit 7 if rows chose it since the last call, bit 6 if it is in memory,
+        and below that the binary digits of how often it was chosen."""
         ...
 
     def describe(self) -> str:

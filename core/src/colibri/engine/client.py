@@ -11,7 +11,23 @@ from msgspec import Struct
 from ..errors import ColibriError, EngineError, Unavailable
 from ..settings import Settings
 from .exits import in_words
-from .frames import Accept, Cancel, Done, Error, FromEngine, Progress, Ready, Resumed, Stop, Submit, Tokens
+from .figures import Figures
+from .frames import (
+    Accept,
+    Cancel,
+    Done,
+    Error,
+    ExpertMap,
+    FromEngine,
+    Profile,
+    Progress,
+    Ready,
+    Resumed,
+    Stop,
+    Submit,
+    Tiers,
+    Tokens,
+)
 from .process import Process
 from .protocol import State, Status, unavailable
 from .slots import Slots
@@ -54,6 +70,7 @@ class LocalEngine:
         self._slots: Slots | None = None
         self._resumed: list[Resumed] = []
         self._ready: Ready | None = None
+        self._figures = Figures()
         self._reason: str | None = None
         self._drafts: dict[str, tuple[int, int]] = {}
         self._deaths = 0
@@ -71,6 +88,10 @@ class LocalEngine:
     @property
     def drafts(self) -> Mapping[str, tuple[int, int]]:
         return self._drafts
+
+    @property
+    def figures(self) -> Figures:
+        return self._figures
 
     @property
     def pid(self) -> int | None:
@@ -177,6 +198,8 @@ class LocalEngine:
                 self._slots.resume(resumed.slot, resumed.ids)
             self._failed_starts = 0
             self._change("ready")
+        elif isinstance(frame, Tiers | ExpertMap | Profile):
+            self._figures = self._figures.with_frame(frame)
         elif frame.id is None:
             self._reason = frame.message
         elif frame.id in self._flights:

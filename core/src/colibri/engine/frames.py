@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ..compute.plan import Codes
+from ..compute.runtime import Phases
 from ..family import Sampling
 
 #: Longest frame either side accepts, in bytes.
@@ -125,7 +126,34 @@ class Error(Struct, frozen=True, tag_field="t", tag="error"):
     param: str | None = None
 
 
+class Tiers(Struct, frozen=True, tag_field="t", tag="tiers"):
+    """Where experts are: how many of them in memory and on disk only, and their bytes."""
+
+    ram: int
+    disk: int
+    ram_bytes: int
+    disk_bytes: int
+
+
+class ExpertMap(Struct, frozen=True, tag_field="t", tag="experts"):
+    """All layers with experts, that of the draft head last, a byte for each expert (see compute.runtime.Runtime.expert_map,
+    whose layers may be narrower); bit 7 is what changed since the last such frame."""
+
+    rows: int
+    cols: int
+    map: bytes
+
+
+class Profile(Struct, frozen=True, tag_field="t", tag="profile"):
+    """Where the time of a request that ended went, from its acceptance on, in seconds. What ran beside it is in it."""
+
+    wall: float
+    prompt: int
+    completion: int
+    phases: Phases
+
+
 ToEngine = Submit | Stop | Cancel | Shutdown
-FromEngine = Progress | Resumed | Ready | Accept | Tokens | Done | Error
+FromEngine = Progress | Resumed | Ready | Accept | Tokens | Done | Error | Tiers | ExpertMap | Profile
 
 encoder = msgspec.msgpack.Encoder()

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from ..errors import Unavailable
+from .figures import Figures
 from .frames import Ready, Submit
 from .stream import OnEnd, Stream
 
@@ -40,6 +41,11 @@ class Engine(Protocol):
     @property
     def drafts(self) -> Mapping[str, tuple[int, int]]:
         """By source, how many tokens were drafted since the start, and how many of these were right."""
+        ...
+
+    @property
+    def figures(self) -> Figures:
+        """What it told of how it works."""
         ...
 
     def watch(self, listener: Callable[[Status], None]) -> None:

@@ -30,6 +30,7 @@ from .drafts.build import draft_rows, drafts_for
 from .frames import Cancel, Error, Progress, Ready, Resumed, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
+from .telemetry import Telemetry
 from .upkeep import LOOK, Upkeep, upkeep_of
 from .wire import BrokenStream, Malformed, Unpacker, engine_side
 
@@ -90,7 +91,8 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
             for slot, ids in conversations.start(lambda stage, fraction: outbox.put(Progress(stage, fraction))):
                 outbox.put(Resumed(slot, ids))
         drafts = drafts_for(runtime, settings)
-        planner = Planner(runtime, outbox.put, chunk=settings.prefill_chunk, drafts=drafts, slots=conversations)
+        telemetry = Telemetry(runtime, outbox.put)
+        planner = Planner(runtime, telemetry.emit, chunk=settings.prefill_chunk, drafts=drafts, slots=conversations)
         upkeep = upkeep_of(settings, runtime)
         if upkeep is not None:
             upkeep.start()
@@ -98,7 +100,8 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
         outbox.put(
             Ready(runtime.context, runtime.slots, runtime.vocab, runtime.describe(), runtime.codes, runtime.sequential)
         )
-        _run(planner, inbox, upkeep)
+        telemetry.start()
+        _run(planner, inbox, telemetry, upkeep)
         if upkeep is not None:
             upkeep.save()
         if conversations is not None:
@@ -129,11 +132,13 @@ def _in_percent(progress: OnProgress) -> OnProgress:
     return filtered
 
 
-def _run(planner: Planner, inbox: queue.SimpleQueue[ToEngine | Malformed], upkeep: Upkeep | None) -> None:
+def _run(
+    planner: Planner, inbox: queue.SimpleQueue[ToEngine | Malformed], telemetry: Telemetry, upkeep: Upkeep | None
+) -> None:
     while True:
         while not planner.busy or not inbox.empty():
             try:
-                frame = inbox.get(timeout=LOOK if upkeep is not None else None)
+                frame = inbox.get(timeout=LOOK)
             except queue.Empty:
                 break
             if isinstance(frame, Shutdown):
@@ -141,6 +146,7 @@ def _run(planner: Planner, inbox: queue.SimpleQueue[ToEngine | Malformed], upkee
             _handle(planner, frame)
         if planner.busy:
             planner.step()
+        telemetry.look()
         if upkeep is not None:
             upkeep.look()
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ..chat.conversation import Conversation, TurnOptions
 from ..chat.events import Event
+from ..engine.figures import Figures
 from ..family import Sampling, Variant
 
 FinishReason = Literal["stop", "length", "tool_calls"]
@@ -104,4 +105,8 @@ class Service(Protocol):
 
     def health(self) -> tuple[bool, dict[str, object]]:
         """Whether requests can be served now, and what /health tells."""
+        ...
+
+    def figures(self) -> Figures:
+        """What the engine told of how it works."""
         ...

@@ -14,11 +14,13 @@ from ..chat.conversation import TurnOptions
 from ..chat.tokenizer import Tokenizer
 from ..compute.checkpoint import Checkpoint, open_checkpoint
 from ..engine.client import LocalEngine
+from ..engine.figures import Figures
 from ..engine.protocol import Engine, Status, unavailable
 from ..errors import EngineError, SettingError
 from ..family import Sampling, TokenizerSpec, Variant
 from ..settings import Settings
 from .generation import Desk, ModelGeneration
+from .hardware import hardware
 from .preparation import Model, prepare
 from .request import GenerationRequest
 from .scheduler import Scheduler
@@ -134,7 +136,12 @@ class ModelService:
             "kv_slots": self.slots,
             "scheduler": self._scheduler.snapshot(),
             "engine": engine,
+            "tiers": _tiers(self._engine.figures),
+            "hwinfo": hardware(),
         }
+
+    def figures(self) -> Figures:
+        return self._engine.figures
 
     def _follow(self, status: Status) -> None:
         """The line is open while the engine is ready."""
@@ -158,3 +165,10 @@ def name_of(checkpoint: Checkpoint) -> str:
         name = path.stem if path.is_file() else path.name
     tidy = re.sub(r"[^a-z0-9._-]+", "-", name.strip().lower()).strip("-.")
     return tidy or "model"
+
+
+def _tiers(figures: Figures) -> dict[str, float]:
+    """Experts and their gigabytes by where they are."""
+    tiers = figures.tiers
+    ram, disk, ram_bytes = (0, 0, 0) if tiers is None else (tiers.ram, tiers.disk, tiers.ram_bytes)
+    return {"vram": 0, "ram": ram, "disk": disk, "vram_gb": 0.0, "ram_gb": round(ram_bytes / 1e9, 3)}

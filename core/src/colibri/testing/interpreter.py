@@ -16,7 +16,7 @@ import numpy as np
 from ..compute.checkpoint import Tensor
 from ..compute.identity import identity
 from ..compute.plan import Plan
-from ..compute.runtime import Row, Runtime
+from ..compute.runtime import Phases, Row, Runtime
 from ..family import Sampling
 from .contents import BytesBlank, BytesImage
 from .interpreted import OPERATIONS
@@ -134,6 +134,14 @@ class InterpretedRuntime:
     def _rows(self, slot: int, length: int) -> list[Matrix]:
         kinds = zip(self.plan.states, self._states, strict=True)
         return [of[slot][: length + 1 if state.kind == "recurrent" else length // state.every] for state, of in kinds]
+
+    def phases(self) -> Phases:
+        """It takes no time that counts."""
+        return Phases()
+
+    def expert_map(self) -> list[bytes]:
+        """It has no experts that anybody could look at."""
+        return []
 
     def describe(self) -> str:
         """What it computes with, in one line."""

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..compute.plan import Codes
-from ..compute.runtime import Row, Runtime
+from ..compute.runtime import Phases, Row, Runtime
+from ..engine.figures import Figures
 from ..engine.frames import Ready, Submit, mark_of
 from ..engine.planner import Planner
 from ..engine.protocol import Status, unavailable
@@ -154,6 +155,14 @@ class ScriptedRuntime:
 
         return BytesBlank(2 * length, fill)
 
+    def phases(self) -> Phases:
+        """It takes no time that counts."""
+        return Phases()
+
+    def expert_map(self) -> list[bytes]:
+        """It has no experts that anybody could look at."""
+        return []
+
     def describe(self) -> str:
         return "scripted runtime, no weights"
 
@@ -192,6 +201,7 @@ class ScriptedEngine:
         self.runtime = runtime or ScriptedRuntime()
         self.streams: dict[int, Stream] = {}
         self.drafts: dict[str, tuple[int, int]] = {}
+        self.figures = Figures()
         self._chunk = chunk
         self._planner = self._new_planner()
         self._status = Status("ready" if ready else "loading", "" if ready else "starting")

@@ -1,4 +1,4 @@
-"""The OpenAI surface: chat completions, completions, models, health."""
+"""The OpenAI surface: chat completions, completions, models, health, and figures of the engine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .chat import Chat
 from .completions import Completions
 from .health import Health
 from .models import Models
+from .watch import Experts, Profiles
 
 
 def routes(service: Service, settings: Settings) -> list[Route]:
@@ -16,6 +17,8 @@ def routes(service: Service, settings: Settings) -> list[Route]:
     models = Models(service)
     return [
         Route("GET", "/health", Health(service), public=True),
+        Route("GET", "/experts", Experts(service), public=True),
+        Route("GET", "/profile", Profiles(service), public=True),
         Route("GET", "/v1/models", models.list),
         Route("GET", "/v1/models/{model*}", models.get),
         Route("POST", "/v1/chat/completions", Chat(service, settings)),
