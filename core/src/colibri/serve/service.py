@@ -13,6 +13,7 @@ from ..chat.asking import ask
 from ..chat.conversation import TurnOptions
 from ..chat.tokenizer import Tokenizer
 from ..compute.checkpoint import Checkpoint, open_checkpoint
+from ..compute.container import METADATA
 from ..engine.client import LocalEngine
 from ..engine.figures import Figures
 from ..engine.protocol import Engine, Status, unavailable
@@ -161,6 +162,8 @@ def name_of(checkpoint: Checkpoint) -> str:
     """What clients call a model that its operator gave no name: the name its file gives, else the file's or folder's."""
     name = checkpoint.metadata.get("general.name")
     path = checkpoint.path.resolve()
+    if path.name == METADATA:
+        path = path.parent  # a converted model
     if not isinstance(name, str) or not name.strip():
         name = path.stem if path.is_file() else path.name
     tidy = re.sub(r"[^a-z0-9._-]+", "-", name.strip().lower()).strip("-.")
