@@ -18,6 +18,7 @@ from ..errors import ColibriError
 from ..family import Sampling
 from .drafts.choice import Drafts
 from .drafts.source import Ask, Draft
+from .fairness import Fairness
 from .frames import Accept, Done, Error, Submit, Tokens
 from .limits import refusal
 from .slots import Slot, Slots
@@ -97,9 +98,9 @@ class _Part(Struct, frozen=True):
 class Planner:
     """Runs requests on a runtime, step by step. Not for concurrent use.
 
-    A step holds the next row of every decoding request and at most `chunk` rows of one prompt; prompts take turns, so a
-    long one delays running answers by no more than a chunk, and other prompts by no more than their share. `drafts` get rows
-    that are left over.
+    A step holds the next row of every decoding request and at most `chunk` rows of one prompt, beside answers no more than
+    `fairness` allows; prompts take turns, so a long one delays running answers by no more than that, and other prompts by no
+    more than their share. `drafts` get rows that are left over.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Planner:
         *,
         chunk: int,
         drafts: Drafts | None = None,
+        fairness: Fairness | None = None,
         slots: Slots | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -119,6 +121,7 @@ class Planner:
         self._emit = emit
         self._chunk = max(1, chunk)
         self._drafts = drafts
+        self._fairness = fairness
         self._clock = clock
         self._requests: dict[int, _Request] = {}
         self._prefilling: deque[_Request] = deque()
@@ -174,6 +177,8 @@ class Planner:
             parts.append(_Part(request, min(request.left, 1 + spare)))
             spare -= parts[-1].count - 1
         if self._prefilling:
+            if self._fairness is not None:
+                spare = min(spare, self._fairness.rows(len(decoding), self._chunk) - 1)
             parts.append(self._chunk_of(self._prefilling.popleft(), room=spare + 1))
         if parts:
             self._compute(self._with_drafts(parts))
@@ -207,7 +212,8 @@ class Planner:
 
     def _compute(self, parts: list[_Part]) -> None:
         began = self._clock()
-        answers = all(part.request.drawn for part in parts)
+        drawn = [part.request.drawn > 0 for part in parts]
+        answers = all(drawn)
         rows = [part.rows() for part in parts]
         try:
             for part in parts:
@@ -221,8 +227,12 @@ class Planner:
         for part, own in zip(parts, rows, strict=True):
             self._settle(part, [next(picked) for row in own if row.sampling is not None], first)
             first += len(own)
+        took = self._clock() - began
         if self._drafts is not None and answers:
-            self._drafts.took(first, self._clock() - began)
+            self._drafts.took(first, took)
+        if self._fairness is not None:
+            prompt = sum(part.count for part, known in zip(parts, drawn, strict=True) if not known)
+            self._fairness.took(sum(drawn), prompt, took)
 
     def _compute_again(self, parts: list[_Part], error: Exception) -> None:
         """After a step that failed. It only wrote behind the slots' histories, so it can be made again: each part alone and

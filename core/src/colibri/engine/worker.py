@@ -27,6 +27,7 @@ from ..errors import ColibriError
 from ..settings import Settings
 from .conversations import kept_conversations
 from .drafts.build import draft_rows, drafts_for
+from .fairness import Fairness
 from .frames import Cancel, Error, Progress, Ready, Resumed, Shutdown, Stop, Submit, ToEngine
 from .outbox import Outbox
 from .planner import Planner
@@ -92,7 +93,9 @@ def serve(channel: socket.socket, settings: Settings, load: Load) -> int:
                 outbox.put(Resumed(slot, ids))
         drafts = drafts_for(runtime, settings)
         telemetry = Telemetry(runtime, outbox.put)
-        planner = Planner(runtime, telemetry.emit, chunk=settings.prefill_chunk, drafts=drafts, slots=conversations)
+        planner = Planner(
+            runtime, telemetry.emit, chunk=settings.prefill_chunk, drafts=drafts, fairness=Fairness(), slots=conversations
+        )
         upkeep = upkeep_of(settings, runtime)
         if upkeep is not None:
             upkeep.start()
